@@ -1,0 +1,82 @@
+// A running node: the owner's thread, the transports with their movers, slabs, the node table. The daemon
+// (main.cc) puts configuration, control service and HTTP around it; tests start several in one process.
+//
+// Thread-safe: every call may come from any thread; each asks the owner's thread and waits for its answer.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "node/owner.h"
+
+namespace larder::node {
+
+struct Credential {
+  std::string name;     // who; its SHA-256 is the writer in block headers
+  std::string token;    // secret that Hello carries
+  std::string tenant;   // the only tenant it may open; empty: any
+};
+
+struct NodeOptions {
+  OwnerOptions owner;
+  std::string node_id;            // empty: the advertised data address
+  std::string data_listen = "127.0.0.1:7400";  // port 0 binds any
+  std::string ucx_listen;         // empty: no ucx
+  std::string shm_path;           // Unix socket; empty: no shm
+  std::string advertise;          // host that others reach this node by; empty: the bound host
+  std::string control_address, http_address;  // as bound by the daemon; only for the record
+  uint32_t weight = 1;
+  std::string zone;
+  int movers = 2;                 // I/O threads of each transport
+  uint32_t connections_max = 4096;
+  uint32_t requests_per_connection_max = 256;  // unanswered ones
+  uint32_t mailbox_max = 65536;   // events that wait for the owner; sessions stop reading beyond
+  bool huge_pages = true;         // use them where there are any
+  bool prefault = true;           // touch slabs in the background
+  std::vector<Credential> credentials;  // empty: everybody may come, as anonymous
+  std::vector<NodeRecord> peers;  // static membership: the whole list; this node is added when missing
+  uint64_t table_epoch = 1;
+  transport::TransportOptions transport;
+};
+
+struct NodeInfo {
+  NodeRecord record;
+  NodeTable table;
+  uint64_t uptime_us = 0;
+  bool draining = false;
+  bool ready = false;
+  std::vector<std::string> transports;  // "tcp", "shm", "ucx"
+  std::string huge_pages;               // "2MiB" or "none"
+  uint64_t prefaulted_bytes = 0;
+};
+
+struct MoverStats {
+  std::string transport;
+  transport::TransportStats stats;
+};
+
+class Node {
+ public:
+  static Result<std::unique_ptr<Node>> Start(const NodeOptions& options);
+  ~Node();  // Stop(0)
+
+  NodeInfo info() const;
+  Result<OwnerStats> stats() const;
+  std::vector<MoverStats> mover_stats() const;
+  Result<std::vector<NamespaceInfo>> Namespaces() const;
+  Result<uint64_t> Clear(const Namespace& name_space);
+  // Pushes a newer table to every client.
+  void SetTable(const NodeTable& table);
+  // No new tickets; returns once nothing is in flight or the budget is used up.
+  void Drain(uint64_t budget_us);
+  // Closes every connection and ends the threads.
+  void Stop();
+
+ private:
+  struct Impl;
+  explicit Node(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace larder::node

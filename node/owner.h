@@ -1,0 +1,162 @@
+// The owner: all state of a node, as a pure state machine. One thread calls it (or a simulation does); it does
+// no I/O, takes no lock, reads no clock and makes no thread. Time and randomness come in as arguments.
+//
+//   session (a connection's protocol, on its mover's thread) --Event--> Owner --Action--> session
+//
+// Bytes never pass through here: the owner answers with extents in arena slots, sessions and movers land bytes
+// there and send from there. An extent that was handed out stays valid until the event that gives it back:
+//   Grant   (a ticket's slot, writable)  until Committed, Stopped or Closed of that session
+//   Reply   (payload to send, readable)  until Sent with its token, or Closed of that session
+//   Verify  (payload to check)           until Verified with its token
+// Those are hard pins: counted, never expiring, always ending. Match's pins are soft: they have an end.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "proto/message.h"
+#include "transport/transport.h"
+
+namespace larder::node {
+
+using SessionId = uint64_t;  // never used twice
+
+// --- from a session ---------------------------------------------------------------------------------------
+struct Opened {                 // after Hello was accepted
+  Digest writer{};              // the credential: SHA-256 of the token's name, zeros for anonymous
+  std::string tenant;           // the only tenant this credential may open; empty: any
+};
+struct Request {
+  Envelope envelope;
+  uint64_t arrived_us = 0;      // on the owner's clock
+  std::variant<Open, Match, Get, Reserve, Wait, Touch, Report, Remove, Clear, Cancel> body;
+};
+struct Committed {              // a Commit message, with what the mover computed while the bytes landed
+  struct Block {
+    uint64_t ticket = 0;
+    bool landed = false;                  // all bytes are in the slot and nothing will land there any more
+    bool verified = false;                // landed, and the computed checksums equal the writer's
+    std::vector<uint32_t> crc32c;         // computed ones, PartIndex order; empty unless landed
+  };
+  Envelope envelope;
+  std::vector<Block> blocks;
+};
+struct Progress { uint64_t ticket = 0; };  // bytes of it landed; at most one a second and ticket
+struct Stopped { uint64_t ticket = 0; };   // answer to Revoke: no byte will land any more
+struct Sent { uint64_t token = 0; };
+struct Verified { uint64_t token = 0; bool good = false; };
+struct Closed {};                          // no byte lands or leaves any more; the session is forgotten
+
+using Event = std::variant<Opened, Request, Committed, Progress, Stopped, Sent, Verified, Closed>;
+
+// --- to a session -----------------------------------------------------------------------------------------
+struct Grant {                  // comes before the ReserveReply that names the ticket
+  uint64_t ticket = 0;
+  transport::Extent slot;       // exactly the payload's bytes
+  std::vector<PartRun> parts;
+};
+struct Revoke { uint64_t ticket = 0; };  // stop landing, then answer Stopped
+struct Reply {
+  Bytes header;
+  transport::SendSegments segments;
+  uint64_t token = 0;           // non-zero exactly when there are segments
+  uint64_t expire_us = 0;
+};
+struct Verify {                 // to any session's mover, or a pool: check and answer Verified
+  uint64_t token = 0;
+  transport::ConstExtent payload;
+  std::vector<PartRecord> parts;
+};
+using Action = std::variant<Grant, Revoke, Reply, Verify>;
+
+class Outbox {
+ public:
+  virtual ~Outbox() = default;
+  virtual void Deliver(SessionId session, Action&& action) = 0;
+};
+
+// --- memory -----------------------------------------------------------------------------------------------
+// Where slabs come from: sealed memfds in a node, heap memory in a simulation.
+class SlabSource {
+ public:
+  virtual ~SlabSource() = default;
+  // Zeroed memory, 4 KiB aligned; nullptr when there is none. Fast: pages are touched in the background.
+  virtual std::byte* Make(uint64_t bytes) = 0;
+  // The owner has let go of the slab. `gone(base)` is reported through Owner::SlabGone once no peer maps it;
+  // its bytes count against the arena until then.
+  virtual void Retire(std::byte* base, uint64_t bytes) = 0;
+};
+
+struct OwnerOptions {
+  uint64_t memory_bytes = 1ull << 30;   // slabs in all, headers included
+  uint64_t slab_bytes_target = 0;       // 0: memory / 64, at least 4 MiB and at least one slot
+  uint32_t tickets_max = 4096;          // open tickets of a node
+  uint32_t tickets_per_session_max = 1024;
+  uint64_t ticket_stall_us = 5'000'000;
+  uint32_t waits_per_session_max = 1024;
+  uint32_t waited_keys_max = 65536;
+  uint64_t pinned_bytes_per_tenant_max = 0;  // soft pins; 0: half of the memory
+  uint64_t pin_us_max = 60'000'000;
+  uint32_t namespaces_max = 4096;
+  uint32_t miss_memory_entries = 1 << 18;    // what left and why
+  uint64_t seed = 0;                    // of the index's hash function
+  bool allow_weak_hash = false;
+};
+
+struct NamespaceInfo {
+  Namespace name_space;
+  std::string tenant, identity;
+  uint64_t blocks = 0, bytes = 0;
+  uint32_t clear_epoch = 0;
+};
+
+// Every counter is monotonic, gauges are said so.
+struct OwnerStats {
+  uint64_t matches = 0, match_keys = 0, match_hits = 0;
+  uint64_t gets = 0, get_blocks = 0, get_hits = 0, get_bytes = 0;
+  uint64_t puts = 0, put_bytes = 0, put_exists = 0, put_differs = 0, put_corrupt = 0, put_full = 0,
+           put_busy = 0, put_expired = 0, put_invalid = 0;
+  uint64_t waits = 0, waits_timed_out = 0, touches = 0, reports = 0, reports_dropped = 0, removed = 0,
+           cleared = 0, evicted = 0, evicted_bytes = 0, expired_requests = 0, busy_answers = 0,
+           pins_expired = 0;
+  uint64_t miss_by_reason[256] = {};    // by Presence, in Get and Match
+  // gauges
+  uint64_t pieces = 0, payload_bytes = 0, slot_bytes = 0, slab_bytes = 0, memory_bytes = 0, tickets = 0,
+           waits_open = 0, soft_pins = 0, soft_pinned_bytes = 0, hard_pins = 0, sessions = 0,
+           namespaces = 0, metadata_bytes = 0 /* index and policy, by count */;
+};
+
+class Owner {
+ public:
+  // Both outlive the owner.
+  Owner(const OwnerOptions& options, SlabSource* slabs, Outbox* outbox);
+  ~Owner();
+  Owner(const Owner&) = delete;
+  Owner& operator=(const Owner&) = delete;
+
+  void Handle(SessionId session, Event&& event, uint64_t now_us, uint64_t unix_ms);
+  // Ends what ran out of time: waits, pins, tickets.
+  void OnTimer(uint64_t now_us);
+  // When OnTimer is next due; UINT64_MAX: never.
+  uint64_t NextTimerUs() const;
+  void SlabGone(std::byte* base);
+  // Draining: no new tickets (busy), everything else goes on.
+  void Drain();
+  bool Idle() const;  // no tickets, no hard pins, no waits
+
+  OwnerStats stats() const;
+  std::vector<NamespaceInfo> Namespaces() const;
+  // Admin's clear by hex name: removed pieces, or kNotFound.
+  Result<uint64_t> ClearNamespace(const Namespace& name_space);
+  // Invariants that a test asks for: accounted bytes equal used bytes, lists and counts agree. Empty when well.
+  std::string CheckInvariants() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace larder::node

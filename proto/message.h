@@ -1,0 +1,241 @@
+// Data-plane messages: what travels in a transport message's header. Payload bytes never do.
+//
+// Encoding: Envelope (24 bytes: u8 verb, u8 priority, u16 code, u32 deadline_us, u64 request_id, u32 wire
+// version, u32 zero), then a u32-length-prefixed record with the verb's fields in the order of the struct. A
+// decoder ignores trailing bytes of a record (newer fields), fails on short ones and on any limit passed.
+// Requests and replies share request_id; a reply has the verb of its request with kReplyBit set. A reply with
+// code != kOk carries only `ErrorText`. Deadlines are microseconds from arrival (0: none).
+//
+// Large arrays of hashes travel as the message's only payload segment when `hashes_in_payload`: 32 bytes each.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "proto/block_header.h"
+#include "proto/placement.h"
+
+namespace larder {
+
+inline constexpr uint16_t kWireVersionMin = 1;
+inline constexpr uint16_t kWireVersionMax = 1;
+inline constexpr uint32_t kHashesMax = 65536;          // a request
+inline constexpr uint32_t kHashesInlineMax = 256;      // more travel as payload
+inline constexpr uint32_t kGroupsMax = 16;
+inline constexpr uint32_t kBlocksMax = 1024;           // of a Get, Reserve, Commit
+inline constexpr uint32_t kMessageBytesMax = 1 << 20;  // a header
+inline constexpr uint64_t kBatchBytesMax = 1ull << 30;  // payload of one message
+inline constexpr uint32_t kPinUsMax = 600'000'000;
+
+enum class Verb : uint8_t {
+  kHello = 1, kOpen = 2, kTable = 3, kMatch = 4, kGet = 5, kReserve = 6, kData = 7, kCommit = 8,
+  kWait = 9, kTouch = 10, kRelease = 11, kReport = 12, kRemove = 13, kClear = 14, kCancel = 15,
+  kPing = 16,
+};
+inline constexpr uint8_t kReplyBit = 0x80;
+
+enum class Priority : uint8_t { kInteractive = 0, kBatch = 1 };
+
+struct Envelope {
+  Verb verb = Verb::kPing;
+  bool reply = false;
+  Priority priority = Priority::kInteractive;
+  Code code = Code::kOk;       // replies
+  uint32_t deadline_us = 0;    // requests
+  uint64_t request_id = 0;
+};
+
+// One byte a (key, group) in Match and per block in Get: below 64 a hit, else a miss and its reason.
+enum class Presence : uint8_t {
+  kRam = 0,
+  kSsd = 1,
+  kWriting = 64,        // reserved by a writer, not whole yet
+  kNeverStored = 65,
+  kEvicted = 66,
+  kExpired = 67,
+  kCleared = 68,
+  kRemoved = 69,
+  kNotAdmitted = 70,
+  kCorrupt = 71,
+  kQuarantined = 72,
+  kUncovered = 73,      // pieces are here, but they don't cover the rectangle
+  kTimedOut = 74,
+  kUnreachable = 75,    // the client's own: its home did not answer
+  kBusy = 76,           // a bound was reached
+  kRefused = 77,
+};
+inline constexpr bool IsHit(Presence presence) { return static_cast<uint8_t>(presence) < 64; }
+std::string_view PresenceName(Presence presence);  // "ram", "never-stored", ...
+
+struct Hello {
+  uint16_t version_min = kWireVersionMin;
+  uint16_t version_max = kWireVersionMax;
+  uint64_t features = 0;
+  Priority lane = Priority::kInteractive;  // what this connection is for
+  std::string token;                       // <= 256 bytes; empty: anonymous
+  std::string client_name;                 // for people; <= 128 bytes
+};
+struct HelloReply {
+  uint16_t version = kWireVersionMax;  // the highest common one
+  uint64_t features = 0;
+  std::string node_id;
+  uint64_t incarnation = 0;
+  uint32_t requests_max = 0;           // unanswered ones a connection may have; more are answered busy
+  uint64_t batch_bytes_max = 0;        // payload of one get or put message
+  Bytes table;                         // EncodeTable
+};
+struct Open {
+  std::string identity;  // canonical text
+  std::string tenant;
+  Digest salt_digest{};  // SHA-256 of the tenant's salt (used as the salt of NamespaceOf); zeros: none, empty salt
+};
+struct OpenReply {
+  uint32_t number = 0;   // the namespace's number on this connection
+  Namespace name_space;  // as the node computed it
+  uint32_t clear_epoch = 0;
+};
+struct TablePush { Bytes table; };  // a reply-less message, node -> client (request_id 0)
+
+struct Match {
+  uint32_t number = 0;
+  Rectangle rectangle;
+  std::vector<uint16_t> groups;      // 1..kGroupsMax
+  uint32_t pin_us = 0;               // 0: no pin; else hits are pinned softly for so long at most
+  bool hashes_in_payload = false;
+  uint32_t hash_count = 0;
+  std::vector<ChainHash> hashes;     // when inline
+};
+struct MatchReply {
+  uint64_t pin_handle = 0;           // 0: nothing pinned
+  uint64_t pinned_bytes = 0;
+  std::vector<uint8_t> presence;     // [key][group]
+  struct Estimate { uint32_t count = 0; uint32_t us = 0; };
+  std::vector<Estimate> estimates;   // run lengths over keys: microseconds until a get of the block ends
+};
+
+struct BlockRef {
+  ChainHash hash;
+  uint16_t group = 0;
+  Rectangle rectangle;
+};
+struct Get {
+  uint32_t number = 0;
+  uint64_t pin_handle = 0;           // informative
+  std::vector<BlockRef> blocks;
+};
+// One segment a source piece, in the order of `blocks` and within a block of its sources.
+struct GetReply {
+  struct Source {
+    Rectangle rectangle;             // what of the asked rectangle this segment covers, packed
+    Digest writer{};
+    uint64_t created_ms = 0;
+    std::vector<PartRecord> parts;   // of `rectangle`, PartIndex order
+  };
+  struct Block {
+    Presence presence = Presence::kNeverStored;
+    std::vector<Source> sources;     // empty unless a hit; disjoint, together the asked rectangle
+  };
+  std::vector<Block> blocks;
+};
+
+struct PartRun { uint32_t count = 0; uint32_t bytes = 0; };  // run lengths of part sizes, PartIndex order
+struct Reserve {
+  struct Block {
+    BlockRef ref;
+    uint16_t codec = 0;
+    std::vector<PartRun> parts;
+    Bytes codec_data;
+    std::vector<ChainHash> constituents;
+    uint32_t depth = 0;              // of the block in its chain; eviction order
+  };
+  uint32_t number = 0;
+  std::vector<Block> blocks;
+};
+enum class PutState : uint8_t {
+  kTicket = 0,    // Reserve: go on
+  kStored = 1,    // Commit: whole, verified, visible
+  kExists = 2,    // somebody's copy is there already
+  kDiffers = 3,   // the same, and its bits are others (counted, no error)
+  kFull = 4,      // no memory can be freed for it
+  kBusy = 5,      // a bound (tickets) was reached: again later
+  kExpired = 6,   // the ticket died: too slow
+  kCorrupt = 7,   // what arrived is not what the writer says it sent
+  kCleared = 8,   // the namespace was cleared meanwhile
+  kInvalid = 9,   // sizes or rectangle make no sense for the namespace
+};
+std::string_view PutStateName(PutState state);
+struct ReserveReply {
+  struct Block { PutState state = PutState::kInvalid; uint64_t ticket = 0; };
+  std::vector<Block> blocks;
+};
+// Payload: one segment a ticket. Not answered; the Commit is.
+struct Data { std::vector<uint64_t> tickets; };
+struct Commit {
+  struct Block { uint64_t ticket = 0; std::vector<uint32_t> crc32c; };  // the writer's, PartIndex order
+  std::vector<Block> blocks;
+};
+struct CommitReply { std::vector<PutState> states; };
+
+struct Wait {
+  uint32_t number = 0;
+  Rectangle rectangle;
+  std::vector<uint16_t> groups;
+  uint32_t leading = 0;              // answer when so many leading keys are there (0: all)
+  bool hashes_in_payload = false;
+  uint32_t hash_count = 0;
+  std::vector<ChainHash> hashes;
+};
+struct WaitReply { uint32_t leading = 0; };  // kTimedOut with the count reached is code kOk too: compare
+
+// Stamps blocks (now, -depth): of one chain the deepest is the coldest. Sent once a request.
+struct Touch {
+  uint32_t number = 0;
+  uint64_t pin_handle = 0;           // kRelease: the handle to give back
+  uint64_t root = 0;                 // first 8 bytes of the chain's first hash
+  uint32_t usable_length = 0;        // blocks of the chain that the request could use
+  std::vector<uint16_t> groups;
+  std::vector<uint32_t> depths;      // one a hash; ascending
+  bool hashes_in_payload = false;
+  uint32_t hash_count = 0;
+  std::vector<ChainHash> hashes;     // may be none with kRelease
+};
+// A reader found bytes that do not verify: the node checks its own copy and drops it only if it is bad.
+struct Report {
+  uint32_t number = 0;
+  std::vector<BlockRef> blocks;
+};
+struct ReportReply { std::vector<uint8_t> dropped; };  // 1: the node's copy was bad and is gone
+struct Remove {
+  uint32_t number = 0;
+  std::vector<uint16_t> groups;
+  std::vector<ChainHash> hashes;     // <= kHashesMax / 4 inline
+};
+struct RemoveReply { uint32_t removed = 0; };
+struct Clear { uint32_t number = 0; };
+struct ClearReply { uint32_t clear_epoch = 0; uint64_t removed = 0; };
+struct Cancel { uint64_t request_id = 0; };
+struct ErrorText { std::string text; };
+
+// Encode: the header of a transport message. Decode: checks every limit; kInvalid says which.
+Bytes Encode(const Envelope& envelope);  // Ping, and replies without a body (Touch)
+#define LARDER_MESSAGES(X)                                                                             \
+  X(Hello) X(HelloReply) X(Open) X(OpenReply) X(TablePush) X(Match) X(MatchReply) X(Get) X(GetReply)   \
+  X(Reserve) X(ReserveReply) X(Data) X(Commit) X(CommitReply) X(Wait) X(WaitReply) X(Touch) X(Report)  \
+  X(ReportReply) X(Remove) X(RemoveReply) X(Clear) X(ClearReply) X(Cancel) X(ErrorText)
+#define LARDER_DECLARE(Name)                               \
+  Bytes Encode(const Envelope& envelope, const Name& body); \
+  Status Decode(ByteView record, Name* body);
+LARDER_MESSAGES(LARDER_DECLARE)
+#undef LARDER_DECLARE
+
+// Splits a transport header: the envelope, and the record's bytes for Decode.
+Status DecodeEnvelope(ByteView header, Envelope* envelope, ByteView* record);
+inline Envelope ReplyTo(const Envelope& request, Code code = Code::kOk) {
+  return {request.verb, true, request.priority, code, 0, request.request_id};
+}
+
+// Payload of hashes (32 bytes each) <-> vector.
+Status DecodeHashes(ByteView payload, uint32_t count, std::vector<ChainHash>* out);
+
+}  // namespace larder
