@@ -24,8 +24,11 @@ inline constexpr uint32_t kHashesMax = 65536;          // a request
 inline constexpr uint32_t kHashesInlineMax = 256;      // more travel as payload
 inline constexpr uint32_t kGroupsMax = 16;
 inline constexpr uint32_t kBlocksMax = 1024;           // of a Get, Reserve, Commit
-inline constexpr uint32_t kMessageBytesMax = 1 << 20;  // a header
+inline constexpr uint32_t kMessageBytesMax = 2 << 20;  // a header: 65,536 hashes x 16 groups is 1 MiB of presence
 inline constexpr uint64_t kBatchBytesMax = 1ull << 30;  // payload of one message
+inline constexpr uint32_t kTokenBytesMax = 256;
+inline constexpr uint32_t kClientNameBytesMax = 128;
+inline constexpr uint32_t kErrorTextBytesMax = 1024;   // Encode cuts a longer one
 inline constexpr uint32_t kPinUsMax = 600'000'000;
 
 enum class Verb : uint8_t {

@@ -14,11 +14,13 @@ namespace larder {
 inline constexpr uint32_t kSlots = 65536;
 inline constexpr uint32_t kNodesMax = 4096;
 inline constexpr uint32_t kWeightMax = 1u << 16;
+inline constexpr uint32_t kNodeIdBytesMax = 128;
+inline constexpr size_t kTableBytesMax = 2044 * 1024;  // encoded; fits a message (4,096 nodes of 500 bytes)
 
 enum class NodeState : uint8_t { kJoining = 0, kActive = 1, kDraining = 2, kAway = 3 };
 
 struct NodeRecord {
-  std::string id;            // stable across restarts; 1..128 bytes of [A-Za-z0-9._:@/-]
+  std::string id;            // stable across restarts; 1..128 bytes of [A-Za-z0-9._:@/-] and []
   uint64_t incarnation = 0;  // new at each start
   std::string data_address;  // host:port
   std::string control_address;
@@ -74,8 +76,8 @@ class Placement {
 };
 
 // Fixed-point -log2((h + 1) / 2^64), 32 fraction bits, integer arithmetic only; h = XXH3-64(slot u16 ++ id).
-// Node a ranks before node b when cost(a) / weight(a) < cost(b) / weight(b), by cross-multiplication in 128
-// bits, ties by id.
+// Node a ranks before node b when cost(a) / weight(a) < cost(b) / weight(b), by cross-multiplication (the
+// products fit 64 bits), ties by id.
 uint64_t RendezvousCost(uint16_t slot, std::string_view node_id);
 
 }  // namespace larder
