@@ -6,7 +6,8 @@
 // Requests and replies share request_id; a reply has the verb of its request with kReplyBit set. A reply with
 // code != kOk carries only `ErrorText`. Deadlines are microseconds from arrival (0: none).
 //
-// Large arrays of hashes travel as the message's only payload segment when `hashes_in_payload`: 32 bytes each.
+// Large arrays of hashes travel as the message's only payload segment when `hashes_in_payload`: 32 bytes
+// each.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +21,34 @@ namespace larder {
 
 inline constexpr uint16_t kWireVersionMin = 1;
 inline constexpr uint16_t kWireVersionMax = 1;
-inline constexpr uint32_t kHashesMax = 65536;          // a request
-inline constexpr uint32_t kHashesInlineMax = 256;      // more travel as payload
+inline constexpr uint32_t kHashesMax = 65536;      // a request
+inline constexpr uint32_t kHashesInlineMax = 256;  // more travel as payload
 inline constexpr uint32_t kGroupsMax = 16;
-inline constexpr uint32_t kBlocksMax = 1024;           // of a Get, Reserve, Commit
-inline constexpr uint32_t kMessageBytesMax = 2 << 20;  // a header: 65,536 hashes x 16 groups is 1 MiB of presence
+inline constexpr uint32_t kBlocksMax = 1024;  // of a Get, Reserve, Commit
+inline constexpr uint32_t kMessageBytesMax =
+    2 << 20;  // a header: 65,536 hashes x 16 groups is 1 MiB of presence
 inline constexpr uint64_t kBatchBytesMax = 1ull << 30;  // payload of one message
 inline constexpr uint32_t kTokenBytesMax = 256;
 inline constexpr uint32_t kClientNameBytesMax = 128;
-inline constexpr uint32_t kErrorTextBytesMax = 1024;   // Encode cuts a longer one
+inline constexpr uint32_t kErrorTextBytesMax = 1024;  // Encode cuts a longer one
 inline constexpr uint32_t kPinUsMax = 600'000'000;
 
 enum class Verb : uint8_t {
-  kHello = 1, kOpen = 2, kTable = 3, kMatch = 4, kGet = 5, kReserve = 6, kData = 7, kCommit = 8,
-  kWait = 9, kTouch = 10, kRelease = 11, kReport = 12, kRemove = 13, kClear = 14, kCancel = 15,
+  kHello = 1,
+  kOpen = 2,
+  kTable = 3,
+  kMatch = 4,
+  kGet = 5,
+  kReserve = 6,
+  kData = 7,
+  kCommit = 8,
+  kWait = 9,
+  kTouch = 10,
+  kRelease = 11,
+  kReport = 12,
+  kRemove = 13,
+  kClear = 14,
+  kCancel = 15,
   kPing = 16,
 };
 inline constexpr uint8_t kReplyBit = 0x80;
@@ -44,8 +59,8 @@ struct Envelope {
   Verb verb = Verb::kPing;
   bool reply = false;
   Priority priority = Priority::kInteractive;
-  Code code = Code::kOk;       // replies
-  uint32_t deadline_us = 0;    // requests
+  Code code = Code::kOk;     // replies
+  uint32_t deadline_us = 0;  // requests
   uint64_t request_id = 0;
 };
 
@@ -53,7 +68,7 @@ struct Envelope {
 enum class Presence : uint8_t {
   kRam = 0,
   kSsd = 1,
-  kWriting = 64,        // reserved by a writer, not whole yet
+  kWriting = 64,  // reserved by a writer, not whole yet
   kNeverStored = 65,
   kEvicted = 66,
   kExpired = 67,
@@ -62,13 +77,15 @@ enum class Presence : uint8_t {
   kNotAdmitted = 70,
   kCorrupt = 71,
   kQuarantined = 72,
-  kUncovered = 73,      // pieces are here, but they don't cover the rectangle
+  kUncovered = 73,  // pieces are here, but they don't cover the rectangle
   kTimedOut = 74,
-  kUnreachable = 75,    // the client's own: its home did not answer
-  kBusy = 76,           // a bound was reached
+  kUnreachable = 75,  // the client's own: its home did not answer
+  kBusy = 76,         // a bound was reached
   kRefused = 77,
 };
-inline constexpr bool IsHit(Presence presence) { return static_cast<uint8_t>(presence) < 64; }
+inline constexpr bool IsHit(Presence presence) {
+  return static_cast<uint8_t>(presence) < 64;
+}
 std::string_view PresenceName(Presence presence);  // "ram", "never-stored", ...
 
 struct Hello {
@@ -78,71 +95,96 @@ struct Hello {
   Priority lane = Priority::kInteractive;  // what this connection is for
   std::string token;                       // <= 256 bytes; empty: anonymous
   std::string client_name;                 // for people; <= 128 bytes
+  bool operator==(const Hello&) const = default;
 };
 struct HelloReply {
   uint16_t version = kWireVersionMax;  // the highest common one
   uint64_t features = 0;
   std::string node_id;
   uint64_t incarnation = 0;
-  uint32_t requests_max = 0;           // unanswered ones a connection may have; more are answered busy
-  uint64_t batch_bytes_max = 0;        // payload of one get or put message
-  Bytes table;                         // EncodeTable
+  uint32_t requests_max = 0;     // unanswered ones a connection may have; more are answered busy
+  uint64_t batch_bytes_max = 0;  // payload of one get or put message
+  Bytes table;                   // EncodeTable
+  bool operator==(const HelloReply&) const = default;
 };
 struct Open {
   std::string identity;  // canonical text
   std::string tenant;
-  Digest salt_digest{};  // SHA-256 of the tenant's salt (used as the salt of NamespaceOf); zeros: none, empty salt
+  Digest salt_digest{};  // SHA-256 of the tenant's salt (used as the salt of NamespaceOf); zeros: none, empty
+                         // salt
+  bool operator==(const Open&) const = default;
 };
 struct OpenReply {
   uint32_t number = 0;   // the namespace's number on this connection
   Namespace name_space;  // as the node computed it
   uint32_t clear_epoch = 0;
+  bool operator==(const OpenReply&) const = default;
 };
-struct TablePush { Bytes table; };  // a reply-less message, node -> client (request_id 0)
+// A reply-less message, node -> client (request_id 0)
+struct TablePush {
+  Bytes table;
+  bool operator==(const TablePush&) const = default;
+};
 
 struct Match {
   uint32_t number = 0;
   Rectangle rectangle;
-  std::vector<uint16_t> groups;      // 1..kGroupsMax
-  uint32_t pin_us = 0;               // 0: no pin; else hits are pinned softly for so long at most
+  std::vector<uint16_t> groups;  // 1..kGroupsMax
+  uint32_t pin_us = 0;           // 0: no pin; else hits are pinned softly for so long at most
   bool hashes_in_payload = false;
   uint32_t hash_count = 0;
-  std::vector<ChainHash> hashes;     // when inline
+  std::vector<ChainHash> hashes;  // when inline
+  bool operator==(const Match&) const = default;
 };
 struct MatchReply {
-  uint64_t pin_handle = 0;           // 0: nothing pinned
+  uint64_t pin_handle = 0;  // 0: nothing pinned
   uint64_t pinned_bytes = 0;
-  std::vector<uint8_t> presence;     // [key][group]
-  struct Estimate { uint32_t count = 0; uint32_t us = 0; };
-  std::vector<Estimate> estimates;   // run lengths over keys: microseconds until a get of the block ends
+  std::vector<uint8_t> presence;  // [key][group]
+  struct Estimate {
+    uint32_t count = 0;
+    uint32_t us = 0;
+    bool operator==(const Estimate&) const = default;
+  };
+  std::vector<Estimate> estimates;  // run lengths over keys: microseconds until a get of the block ends
+  bool operator==(const MatchReply&) const = default;
 };
 
 struct BlockRef {
   ChainHash hash;
   uint16_t group = 0;
   Rectangle rectangle;
+  bool operator==(const BlockRef&) const = default;
 };
 struct Get {
   uint32_t number = 0;
-  uint64_t pin_handle = 0;           // informative
+  uint64_t pin_handle = 0;  // informative
   std::vector<BlockRef> blocks;
+  bool operator==(const Get&) const = default;
 };
 // One segment a source piece, in the order of `blocks` and within a block of its sources.
 struct GetReply {
   struct Source {
-    Rectangle rectangle;             // what of the asked rectangle this segment covers, packed
+    Rectangle rectangle;  // what of the asked rectangle this segment covers, packed
     Digest writer{};
     uint64_t created_ms = 0;
-    std::vector<PartRecord> parts;   // of `rectangle`, PartIndex order
+    std::vector<PartRecord> parts;  // of `rectangle`, PartIndex order
+    bool operator==(const Source&) const = default;
   };
   struct Block {
     Presence presence = Presence::kNeverStored;
-    std::vector<Source> sources;     // empty unless a hit; disjoint, together the asked rectangle
+    std::vector<Source> sources;  // empty unless a hit; disjoint, together the asked rectangle
+    bool operator==(const Block&) const = default;
   };
   std::vector<Block> blocks;
+  bool operator==(const GetReply&) const = default;
 };
 
-struct PartRun { uint32_t count = 0; uint32_t bytes = 0; };  // run lengths of part sizes, PartIndex order
+// Run lengths of part sizes, PartIndex order
+struct PartRun {
+  uint32_t count = 0;
+  uint32_t bytes = 0;
+  bool operator==(const PartRun&) const = default;
+};
 struct Reserve {
   struct Block {
     BlockRef ref;
@@ -150,83 +192,130 @@ struct Reserve {
     std::vector<PartRun> parts;
     Bytes codec_data;
     std::vector<ChainHash> constituents;
-    uint32_t depth = 0;              // of the block in its chain; eviction order
+    uint32_t depth = 0;  // of the block in its chain; eviction order
+    bool operator==(const Block&) const = default;
   };
   uint32_t number = 0;
   std::vector<Block> blocks;
+  bool operator==(const Reserve&) const = default;
 };
 enum class PutState : uint8_t {
-  kTicket = 0,    // Reserve: go on
-  kStored = 1,    // Commit: whole, verified, visible
-  kExists = 2,    // somebody's copy is there already
-  kDiffers = 3,   // the same, and its bits are others (counted, no error)
-  kFull = 4,      // no memory can be freed for it
-  kBusy = 5,      // a bound (tickets) was reached: again later
-  kExpired = 6,   // the ticket died: too slow
-  kCorrupt = 7,   // what arrived is not what the writer says it sent
-  kCleared = 8,   // the namespace was cleared meanwhile
-  kInvalid = 9,   // sizes or rectangle make no sense for the namespace
+  kTicket = 0,   // Reserve: go on
+  kStored = 1,   // Commit: whole, verified, visible
+  kExists = 2,   // somebody's copy is there already
+  kDiffers = 3,  // the same, and its bits are others (counted, no error)
+  kFull = 4,     // no memory can be freed for it
+  kBusy = 5,     // a bound (tickets) was reached: again later
+  kExpired = 6,  // the ticket died: too slow
+  kCorrupt = 7,  // what arrived is not what the writer says it sent
+  kCleared = 8,  // the namespace was cleared meanwhile
+  kInvalid = 9,  // sizes or rectangle make no sense for the namespace
 };
 std::string_view PutStateName(PutState state);
 struct ReserveReply {
-  struct Block { PutState state = PutState::kInvalid; uint64_t ticket = 0; };
+  struct Block {
+    PutState state = PutState::kInvalid;
+    uint64_t ticket = 0;
+    bool operator==(const Block&) const = default;
+  };
   std::vector<Block> blocks;
+  bool operator==(const ReserveReply&) const = default;
 };
 // Payload: one segment a ticket. Not answered; the Commit is.
-struct Data { std::vector<uint64_t> tickets; };
-struct Commit {
-  struct Block { uint64_t ticket = 0; std::vector<uint32_t> crc32c; };  // the writer's, PartIndex order
-  std::vector<Block> blocks;
+struct Data {
+  std::vector<uint64_t> tickets;
+  bool operator==(const Data&) const = default;
 };
-struct CommitReply { std::vector<PutState> states; };
+struct Commit {
+  struct Block {
+    uint64_t ticket = 0;
+    std::vector<uint32_t> crc32c;  // the writer's, PartIndex order
+    bool operator==(const Block&) const = default;
+  };
+  std::vector<Block> blocks;
+  bool operator==(const Commit&) const = default;
+};
+struct CommitReply {
+  std::vector<PutState> states;
+  bool operator==(const CommitReply&) const = default;
+};
 
 struct Wait {
   uint32_t number = 0;
   Rectangle rectangle;
   std::vector<uint16_t> groups;
-  uint32_t leading = 0;              // answer when so many leading keys are there (0: all)
+  uint32_t leading = 0;  // answer when so many leading keys are there (0: all)
   bool hashes_in_payload = false;
   uint32_t hash_count = 0;
   std::vector<ChainHash> hashes;
+  bool operator==(const Wait&) const = default;
 };
-struct WaitReply { uint32_t leading = 0; };  // kTimedOut with the count reached is code kOk too: compare
+// At the deadline too, with code kOk and the count reached: compare it with what was asked for.
+struct WaitReply {
+  uint32_t leading = 0;
+  bool operator==(const WaitReply&) const = default;
+};
 
 // Stamps blocks (now, -depth): of one chain the deepest is the coldest. Sent once a request.
 struct Touch {
   uint32_t number = 0;
-  uint64_t pin_handle = 0;           // kRelease: the handle to give back
-  uint64_t root = 0;                 // first 8 bytes of the chain's first hash
-  uint32_t usable_length = 0;        // blocks of the chain that the request could use
+  uint64_t pin_handle = 0;     // kRelease: the handle to give back
+  uint64_t root = 0;           // first 8 bytes of the chain's first hash
+  uint32_t usable_length = 0;  // blocks of the chain that the request could use
   std::vector<uint16_t> groups;
-  std::vector<uint32_t> depths;      // one a hash; ascending
+  std::vector<uint32_t> depths;  // one a hash; ascending
   bool hashes_in_payload = false;
   uint32_t hash_count = 0;
-  std::vector<ChainHash> hashes;     // may be none with kRelease
+  std::vector<ChainHash> hashes;  // may be none with kRelease
+  bool operator==(const Touch&) const = default;
 };
 // A reader found bytes that do not verify: the node checks its own copy and drops it only if it is bad.
 struct Report {
   uint32_t number = 0;
   std::vector<BlockRef> blocks;
+  bool operator==(const Report&) const = default;
 };
-struct ReportReply { std::vector<uint8_t> dropped; };  // 1: the node's copy was bad and is gone
+struct ReportReply {
+  std::vector<uint8_t> dropped;  // 1: the node's copy was bad and is gone
+  bool operator==(const ReportReply&) const = default;
+};
 struct Remove {
   uint32_t number = 0;
   std::vector<uint16_t> groups;
-  std::vector<ChainHash> hashes;     // <= kHashesMax / 4 inline
+  std::vector<ChainHash> hashes;  // <= kHashesMax / 4 inline
+  bool operator==(const Remove&) const = default;
 };
-struct RemoveReply { uint32_t removed = 0; };
-struct Clear { uint32_t number = 0; };
-struct ClearReply { uint32_t clear_epoch = 0; uint64_t removed = 0; };
-struct Cancel { uint64_t request_id = 0; };
-struct ErrorText { std::string text; };
+struct RemoveReply {
+  uint32_t removed = 0;
+  bool operator==(const RemoveReply&) const = default;
+};
+struct Clear {
+  uint32_t number = 0;
+  bool operator==(const Clear&) const = default;
+};
+struct ClearReply {
+  uint32_t clear_epoch = 0;
+  uint64_t removed = 0;
+  bool operator==(const ClearReply&) const = default;
+};
+struct Cancel {
+  uint64_t request_id = 0;
+  bool operator==(const Cancel&) const = default;
+};
+struct ErrorText {
+  std::string text;
+  bool operator==(const ErrorText&) const = default;
+};
 
 // Encode: the header of a transport message. Decode: checks every limit; kInvalid says which.
 Bytes Encode(const Envelope& envelope);  // Ping, and replies without a body (Touch)
-#define LARDER_MESSAGES(X)                                                                             \
-  X(Hello) X(HelloReply) X(Open) X(OpenReply) X(TablePush) X(Match) X(MatchReply) X(Get) X(GetReply)   \
-  X(Reserve) X(ReserveReply) X(Data) X(Commit) X(CommitReply) X(Wait) X(WaitReply) X(Touch) X(Report)  \
-  X(ReportReply) X(Remove) X(RemoveReply) X(Clear) X(ClearReply) X(Cancel) X(ErrorText)
-#define LARDER_DECLARE(Name)                               \
+// clang-format off
+#define LARDER_MESSAGES(X)                                                                           \
+  X(Hello) X(HelloReply) X(Open) X(OpenReply) X(TablePush) X(Match) X(MatchReply) X(Get) X(GetReply) \
+  X(Reserve) X(ReserveReply) X(Data) X(Commit) X(CommitReply) X(Wait) X(WaitReply) X(Touch)          \
+  X(Report) X(ReportReply) X(Remove) X(RemoveReply) X(Clear) X(ClearReply) X(Cancel) X(ErrorText)
+// clang-format on
+#define LARDER_DECLARE(Name)                                \
   Bytes Encode(const Envelope& envelope, const Name& body); \
   Status Decode(ByteView record, Name* body);
 LARDER_MESSAGES(LARDER_DECLARE)
