@@ -1,10 +1,11 @@
-// The owner: all state of a node, as a pure state machine. One thread calls it (or a simulation does); it does
-// no I/O, takes no lock, reads no clock and makes no thread. Time and randomness come in as arguments.
+// The owner: all state of a node, as a pure state machine. One thread calls it (or a simulation does); it
+// does no I/O, takes no lock, reads no clock and makes no thread. Time and randomness come in as arguments.
 //
 //   session (a connection's protocol, on its mover's thread) --Event--> Owner --Action--> session
 //
-// Bytes never pass through here: the owner answers with extents in arena slots, sessions and movers land bytes
-// there and send from there. An extent that was handed out stays valid until the event that gives it back:
+// Bytes never pass through here: the owner answers with extents in arena slots, sessions and movers land
+// bytes there and send from there. An extent that was handed out stays valid until the event that gives it
+// back:
 //   Grant   (a ticket's slot, writable)  until Committed, Stopped or Closed of that session
 //   Reply   (payload to send, readable)  until Sent with its token, or Closed of that session
 //   Verify  (payload to check)           until Verified with its token
@@ -25,47 +26,58 @@ namespace larder::node {
 using SessionId = uint64_t;  // never used twice
 
 // --- from a session ---------------------------------------------------------------------------------------
-struct Opened {                 // after Hello was accepted
-  Digest writer{};              // the credential: SHA-256 of the token's name, zeros for anonymous
-  std::string tenant;           // the only tenant this credential may open; empty: any
+struct Opened {        // after Hello was accepted
+  Digest writer{};     // the credential: SHA-256 of the token's name, zeros for anonymous
+  std::string tenant;  // the only tenant this credential may open; empty: any
 };
 struct Request {
   Envelope envelope;
-  uint64_t arrived_us = 0;      // on the owner's clock
+  uint64_t arrived_us = 0;  // on the owner's clock
   std::variant<Open, Match, Get, Reserve, Wait, Touch, Report, Remove, Clear, Cancel> body;
 };
-struct Committed {              // a Commit message, with what the mover computed while the bytes landed
+struct Committed {  // a Commit message, with what the mover computed while the bytes landed
   struct Block {
     uint64_t ticket = 0;
-    bool landed = false;                  // all bytes are in the slot and nothing will land there any more
-    bool verified = false;                // landed, and the computed checksums equal the writer's
-    std::vector<uint32_t> crc32c;         // computed ones, PartIndex order; empty unless landed
+    bool landed = false;           // all bytes are in the slot and nothing will land there any more
+    bool verified = false;         // landed, and the computed checksums equal the writer's
+    std::vector<uint32_t> crc32c;  // computed ones, PartIndex order; empty unless landed
   };
   Envelope envelope;
   std::vector<Block> blocks;
 };
-struct Progress { uint64_t ticket = 0; };  // bytes of it landed; at most one a second and ticket
-struct Stopped { uint64_t ticket = 0; };   // answer to Revoke: no byte will land any more
-struct Sent { uint64_t token = 0; };
-struct Verified { uint64_t token = 0; bool good = false; };
-struct Closed {};                          // no byte lands or leaves any more; the session is forgotten
+struct Progress {
+  uint64_t ticket = 0;
+};  // bytes of it landed; at most one a second and ticket
+struct Stopped {
+  uint64_t ticket = 0;
+};  // answer to Revoke: no byte will land any more
+struct Sent {
+  uint64_t token = 0;
+};
+struct Verified {
+  uint64_t token = 0;
+  bool good = false;
+};
+struct Closed {};  // no byte lands or leaves any more; the session is forgotten
 
 using Event = std::variant<Opened, Request, Committed, Progress, Stopped, Sent, Verified, Closed>;
 
 // --- to a session -----------------------------------------------------------------------------------------
-struct Grant {                  // comes before the ReserveReply that names the ticket
+struct Grant {  // comes before the ReserveReply that names the ticket
   uint64_t ticket = 0;
-  transport::Extent slot;       // exactly the payload's bytes
+  transport::Extent slot;  // exactly the payload's bytes
   std::vector<PartRun> parts;
 };
-struct Revoke { uint64_t ticket = 0; };  // stop landing, then answer Stopped
+struct Revoke {
+  uint64_t ticket = 0;
+};  // stop landing, then answer Stopped
 struct Reply {
   Bytes header;
   transport::SendSegments segments;
-  uint64_t token = 0;           // non-zero exactly when there are segments
+  uint64_t token = 0;  // non-zero exactly when there are segments
   uint64_t expire_us = 0;
 };
-struct Verify {                 // to any session's mover, or a pool: check and answer Verified
+struct Verify {  // to any session's mover, or a pool: check and answer Verified
   uint64_t token = 0;
   transport::ConstExtent payload;
   std::vector<PartRecord> parts;
@@ -91,9 +103,9 @@ class SlabSource {
 };
 
 struct OwnerOptions {
-  uint64_t memory_bytes = 1ull << 30;   // slabs in all, headers included
-  uint64_t slab_bytes_target = 0;       // 0: memory / 64, at least 4 MiB and at least one slot
-  uint32_t tickets_max = 4096;          // open tickets of a node
+  uint64_t memory_bytes = 1ull << 30;  // slabs in all, headers included
+  uint64_t slab_bytes_target = 0;      // 0: memory / 64, at least 4 MiB and at least one slot
+  uint32_t tickets_max = 4096;         // open tickets of a node
   uint32_t tickets_per_session_max = 1024;
   uint64_t ticket_stall_us = 5'000'000;
   uint32_t waits_per_session_max = 1024;
@@ -101,8 +113,8 @@ struct OwnerOptions {
   uint64_t pinned_bytes_per_tenant_max = 0;  // soft pins; 0: half of the memory
   uint64_t pin_us_max = 60'000'000;
   uint32_t namespaces_max = 4096;
-  uint32_t miss_memory_entries = 1 << 18;    // what left and why
-  uint64_t seed = 0;                    // of the index's hash function
+  uint32_t miss_memory_entries = 1 << 18;  // what left and why
+  uint64_t seed = 0;                       // of the index's hash function
   bool allow_weak_hash = false;
 };
 
@@ -122,11 +134,11 @@ struct OwnerStats {
   uint64_t waits = 0, waits_timed_out = 0, touches = 0, reports = 0, reports_dropped = 0, removed = 0,
            cleared = 0, evicted = 0, evicted_bytes = 0, expired_requests = 0, busy_answers = 0,
            pins_expired = 0;
-  uint64_t miss_by_reason[256] = {};    // by Presence, in Get and Match
+  uint64_t miss_by_reason[256] = {};  // by Presence, in Get and Match
   // gauges
   uint64_t pieces = 0, payload_bytes = 0, slot_bytes = 0, slab_bytes = 0, memory_bytes = 0, tickets = 0,
-           waits_open = 0, soft_pins = 0, soft_pinned_bytes = 0, hard_pins = 0, sessions = 0,
-           namespaces = 0, metadata_bytes = 0 /* index and policy, by count */;
+           waits_open = 0, soft_pins = 0, soft_pinned_bytes = 0, hard_pins = 0, sessions = 0, namespaces = 0,
+           metadata_bytes = 0 /* index and policy, by count */;
 };
 
 class Owner {
@@ -151,7 +163,8 @@ class Owner {
   std::vector<NamespaceInfo> Namespaces() const;
   // Admin's clear by hex name: removed pieces, or kNotFound.
   Result<uint64_t> ClearNamespace(const Namespace& name_space);
-  // Invariants that a test asks for: accounted bytes equal used bytes, lists and counts agree. Empty when well.
+  // Invariants that a test asks for: accounted bytes equal used bytes, lists and counts agree. Empty when
+  // well.
   std::string CheckInvariants() const;
 
  private:

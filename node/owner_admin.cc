@@ -1,0 +1,151 @@
+// Open, Remove, Clear, and what the node tells about itself.
+#include <algorithm>
+
+#include "node/owner_state.h"
+
+namespace larder::node {
+
+void Owner::State::OnOpen(Asker& asker, const Open& body) {
+  Session& session = *asker.session;
+  if (!session.tenant.empty() && session.tenant != body.tenant) {
+    return Refuse(asker, Code::kDenied, "this credential may open tenant '" + session.tenant + "' only");
+  }
+  if (body.tenant.size() > kTenantBytesMax) {
+    return Refuse(asker, Code::kInvalid,
+                  "tenant names have at most " + std::to_string(kTenantBytesMax) + " bytes");
+  }
+  const Result<Identity> identity = Identity::Parse(body.identity);
+  if (!identity.ok()) return Refuse(asker, Code::kInvalid, "identity: " + identity.status().text());
+  const Status valid = identity.value().Validate(options.allow_weak_hash);
+  if (!valid.ok()) return Refuse(asker, Code::kInvalid, "identity: " + valid.text());
+  const Result<Grid> grid = GridOf(identity.value());
+  if (!grid.ok()) return Refuse(asker, Code::kInvalid, "identity: " + grid.status().text());
+  const auto& salt = body.salt_digest;
+  const bool salted = salt != Digest{};
+  const Namespace name =
+      NamespaceOf(identity.value(), body.tenant,
+                  salted ? std::string_view(reinterpret_cast<const char*>(salt.data()), salt.size())
+                         : std::string_view());
+  const uint32_t number = InternNamespace(name, body, grid.value());
+  if (number == kNone) {
+    return Refuse(asker, Code::kBusy,
+                  "this node holds as many namespaces as it may; clear or close some, or raise "
+                  "namespaces_max");
+  }
+  NamespaceRecord& record = name_spaces[number];
+  const auto known = std::find(session.name_spaces.begin(), session.name_spaces.end(), number);
+  if (known == session.name_spaces.end()) {
+    if (session.name_spaces.size() >= kNamespacesPerSessionMax) {
+      return Refuse(asker, Code::kBusy,
+                    "a connection opens at most " + std::to_string(kNamespacesPerSessionMax) +
+                        " namespaces; use another connection");
+    }
+    session.name_spaces.push_back(number);
+    ++record.sessions;
+    Answer(asker, OpenReply{static_cast<uint32_t>(session.name_spaces.size()), name, record.clear_epoch});
+    return;
+  }
+  Answer(asker,
+         OpenReply{static_cast<uint32_t>(known - session.name_spaces.begin() + 1), name, record.clear_epoch});
+}
+
+// The node-wide number of a namespace; kNone when there are too many and none may be forgotten.
+uint32_t Owner::State::InternNamespace(const Namespace& name, const Open& body, const Grid& grid) {
+  if (const auto known = number_of.find(name); known != number_of.end()) return known->second;
+  uint32_t number = static_cast<uint32_t>(name_spaces.size());
+  if (number_of.size() >= options.namespaces_max) {
+    for (number = 0; number < name_spaces.size(); ++number) {
+      if (name_spaces[number].sessions == 0 && name_spaces[number].blocks == 0) break;
+    }
+    if (number == name_spaces.size()) return kNone;
+    ForgetNamespace(number);
+  } else {
+    name_spaces.emplace_back();
+  }
+  NamespaceRecord& record = name_spaces[number];
+  record.name_space = name;
+  record.identity = body.identity;
+  record.tenant = InternTenant(body.tenant);
+  record.grid = grid;
+  record.fingerprint_seed =
+      XXH3_64bits_withSeed(&++last_namespace_serial, sizeof last_namespace_serial, options.seed);
+  number_of[name] = number;
+  return number;
+}
+
+uint32_t Owner::State::InternTenant(const std::string& name) {
+  const auto [found, added] = tenant_of.try_emplace(name, last_tenant + 1);
+  if (added) tenants[++last_tenant].name = name;
+  ++tenants[found->second].namespaces;
+  return found->second;
+}
+
+// Nobody has it open and it holds nothing, but a clear may still be freeing its pieces: the generation goes
+// on.
+void Owner::State::ForgetNamespace(uint32_t number) {
+  NamespaceRecord& record = name_spaces[number];
+  number_of.erase(record.name_space);
+  const auto tenant = tenants.find(record.tenant);
+  if (--tenant->second.namespaces == 0) {
+    LARDER_CHECK(tenant->second.pinned_bytes == 0);
+    tenant_of.erase(tenant->second.name);
+    tenants.erase(tenant);
+  }
+  const uint32_t generation = record.generation + 1;
+  record = NamespaceRecord{};
+  record.generation = generation;
+}
+
+void Owner::State::OnRemove(Asker& asker, const Remove& body) {
+  uint32_t number = 0;
+  if (NamespaceFor(asker, body.number, &number) == nullptr) return;
+  if (body.groups.size() > kGroupsMax || body.hashes.size() > kHashesMax) {
+    return Refuse(asker, Code::kInvalid,
+                  "a remove has at most " + std::to_string(kGroupsMax) + " groups and " +
+                      std::to_string(kHashesMax) + " hashes");
+  }
+  RemoveReply reply;
+  for (const ChainHash& hash : body.hashes) {
+    for (const uint16_t group : body.groups) {
+      for (uint32_t first; (first = index.Find(SpaceOf(number), hash, group)) != kNone;) {
+        Leave(first, Presence::kRemoved);
+        ++reply.removed;
+      }
+    }
+  }
+  counts.removed += reply.removed;
+  Answer(asker, reply);
+}
+
+void Owner::State::OnClear(Asker& asker, const Clear& body) {
+  uint32_t number = 0;
+  const NamespaceRecord* record = NamespaceFor(asker, body.number, &number);
+  if (record == nullptr) return;
+  ClearReply reply;
+  reply.removed = ClearSpace(number);
+  reply.clear_epoch = record->clear_epoch;
+  Answer(asker, reply);
+}
+
+OwnerStats Owner::State::Stats() const {
+  OwnerStats out = counts;
+  for (const NamespaceRecord& record : name_spaces) {
+    out.pieces += record.blocks;
+    out.payload_bytes += record.bytes;
+  }
+  out.slot_bytes = arena.used_slot_bytes();
+  out.slab_bytes = arena.slab_bytes();
+  out.memory_bytes = arena.memory_bytes();
+  out.tickets = tickets.size();
+  out.waits_open = waits.size();
+  for (const auto& [id, session] : sessions) out.soft_pins += session.pins.size();
+  for (const auto& [number, tenant] : tenants) out.soft_pinned_bytes += tenant.pinned_bytes;
+  out.hard_pins = hard_pins;
+  out.sessions = sessions.size();
+  out.namespaces = number_of.size();
+  out.metadata_bytes = index.metadata_bytes() + LruLinksBytes(*links) + arena.metadata_bytes();
+  for (const auto& policy : policies) out.metadata_bytes += policy->metadata_bytes();
+  return out;
+}
+
+}  // namespace larder::node

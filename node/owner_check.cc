@@ -1,0 +1,117 @@
+// What must always hold, for tests: every slot has one owner, every pin a holder, every count its things.
+#include "node/owner_state.h"
+
+namespace larder::node {
+
+namespace {
+std::string First(std::initializer_list<std::string> texts) {
+  for (const std::string& text : texts) {
+    if (!text.empty()) return text;
+  }
+  return {};
+}
+}  // namespace
+
+std::string Owner::State::CheckInvariants() const {
+  return First({index.CheckInvariants(), arena.CheckInvariants(), waits.CheckInvariants(), CheckSlots(),
+                CheckPins(), CheckTickets(), CheckNamespaces()});
+}
+
+// Slots belong to entries or tickets; policies hold exactly the visible entries.
+std::string Owner::State::CheckSlots() const {
+  uint64_t visible = 0, ticket_slots = 0, in_policies = 0;
+  for (uint32_t c = 0; c < arena.classes().size(); ++c) {
+    for (const uint32_t slab : arena.classes()[c].slabs) {
+      const auto& owners = arena.slab(slab).owners;
+      for (uint32_t slot = 0; slot < owners.size(); ++slot) {
+        if (Arena::IsFree(owners[slot])) continue;
+        if (owners[slot] == Arena::kTicketOwner) {
+          ++ticket_slots;
+          continue;
+        }
+        const Entry& e = index[owners[slot]];
+        if (e.slab != slab || e.slot != slot) return "a slot's entry says that it lives elsewhere";
+        if (e.hidden != 0 && !e.pinned()) return "a hidden entry without pins has a slot";
+        if (e.hidden == 0) ++visible;
+        if (e.payload_bytes > arena.classes()[c].shape.slot_bytes) return "a payload is larger than its slot";
+      }
+    }
+  }
+  for (const auto& policy : policies) in_policies += policy->size();
+  if (visible != index.visible()) return "visible entries and occupied slots disagree";
+  if (visible != in_policies) return "visible entries and policies disagree";
+  if (ticket_slots != tickets.size()) return "tickets and their slots disagree";
+  return {};
+}
+
+std::string Owner::State::CheckPins() const {
+  std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>> expected;  // entry -> hard, soft
+  std::unordered_map<uint32_t, uint64_t> pinned_bytes;                   // tenant ->
+  uint64_t hard = 0, ends = 0;
+  for (const auto& [id, session] : sessions) {
+    for (const auto& [token, sending] : session.sendings) {
+      for (const uint32_t entry : sending.entries) ++expected[entry].first, ++hard;
+    }
+    for (const auto& [handle, pin] : session.pins) {
+      if (pin_ends.count({pin.end_us, id, handle}) == 0) return "a pin has no end";
+      ++ends;
+      pinned_bytes[pin.tenant] += pin.bytes;
+      for (const uint32_t entry : pin.entries) ++expected[entry].second;
+    }
+  }
+  for (const auto& [token, check] : checks) ++expected[check.entry].first, ++hard;
+  if (hard != hard_pins || ends != pin_ends.size()) return "pins and their counts disagree";
+  for (uint32_t entry = 0; entry < index.entry_bound(); ++entry) {
+    const auto found = expected.find(entry);
+    const auto [hard_pins_of, soft_pins_of] = found == expected.end() ? std::pair(0u, 0u) : found->second;
+    if (index[entry].hard_pins != hard_pins_of || index[entry].soft_pins != soft_pins_of) {
+      return "an entry's pins have no holder";
+    }
+  }
+  for (const auto& [number, tenant] : tenants) {
+    if (tenant.pinned_bytes != pinned_bytes[number]) return "a tenant's pinned bytes disagree";
+  }
+  return {};
+}
+
+std::string Owner::State::CheckTickets() const {
+  uint64_t open = 0, held = 0, writers = 0;
+  for (const auto& [id, ticket] : tickets) {
+    const auto session = sessions.find(ticket.session);
+    if (session == sessions.end() || session->second.tickets.count(id) == 0) return "a ticket has no session";
+    if (arena.slab(ticket.place.slab).owners[ticket.place.slot] != Arena::kTicketOwner) {
+      return "a ticket's slot is not its own";
+    }
+    if (ticket.revoked) continue;
+    ++open;
+    if (writing.count(ticket.name) == 0) return "a ticket's block is not known as being written";
+  }
+  for (const auto& [name, count] : writing) writers += count;
+  for (const auto& [id, session] : sessions) held += session.tickets.size();
+  if (open != stall_order.size() || open != writers || held != tickets.size()) {
+    return "tickets and their counts disagree";
+  }
+  return {};
+}
+
+std::string Owner::State::CheckNamespaces() const {
+  for (uint32_t number = 0; number < name_spaces.size(); ++number) {
+    const NamespaceRecord& record = name_spaces[number];
+    uint64_t blocks = 0, bytes = 0;
+    for (uint32_t i = index.FirstOf(SpaceOf(number)); i != kNone; i = index[i].space_next) {
+      ++blocks;
+      bytes += index[i].payload_bytes;
+    }
+    if (blocks != record.blocks || bytes != record.bytes)
+      return "a namespace's blocks and their count disagree";
+  }
+  uint64_t waiting = 0, reporting = 0;
+  for (const auto& [id, session] : sessions) {
+    waiting += session.waits.size();
+    reporting += session.reports.size();
+  }
+  if (waiting != waits.size() || reporting != reports.size()) return "waits or reports have no session";
+  return {};
+}
+
+}  // namespace larder::node

@@ -1,0 +1,108 @@
+// Match answers what is here and may pin it softly; Touch says what was used; Release gives a pin back.
+#include <algorithm>
+
+#include "node/owner_state.h"
+
+namespace larder::node {
+
+namespace {
+constexpr uint64_t kMatchBytesMax = kMessageBytesMax - kReplyHeaderSlack;
+}
+
+void Owner::State::OnMatch(Asker& asker, const Match& body) {
+  uint32_t number = 0;
+  const NamespaceRecord* record = NamespaceFor(asker, body.number, &number);
+  if (record == nullptr || !CheckRectangle(asker, *record, body.rectangle)) return;
+  const size_t keys = body.hashes.size(), groups = body.groups.size();
+  if (groups == 0 || groups > kGroupsMax || keys > kHashesMax || keys * groups > kMatchBytesMax) {
+    return Refuse(asker, Code::kInvalid,
+                  "a match has 1 to " + std::to_string(kGroupsMax) + " groups and at most " +
+                      std::to_string(kHashesMax) + " hashes, and hashes x groups at most " +
+                      std::to_string(kMatchBytesMax) + "; split the chain");
+  }
+  ++counts.matches;
+  counts.match_keys += keys * groups;
+  MatchReply reply;
+  reply.presence.resize(keys * groups);
+  const bool pins = body.pin_us != 0 && asker.session->pins.size() < kPinsPerSessionMax;
+  SoftPin pin;
+  pin.session = asker.id;
+  pin.tenant = record->tenant;
+  pin.end_us = now_us + std::min<uint64_t>(body.pin_us, options.pin_us_max);
+  std::vector<Patch> sources;
+  uint32_t first[Index::kBatch];
+  uint64_t hits = 0;
+  for (size_t begin = 0; begin < keys; begin += Index::kBatch) {
+    const size_t count = std::min(Index::kBatch, keys - begin);
+    for (size_t g = 0; g < groups; ++g) {
+      index.FindBatch(SpaceOf(number), std::span(body.hashes).subspan(begin, count), body.groups[g], first);
+      for (size_t i = 0; i < count; ++i) {
+        Presence presence = Presence::kRam;
+        if (!pins && first[i] != kNone && index[first[i]].rectangle.Contains(body.rectangle)) {
+          ++hits;
+        } else if (CoverOf(first[i], body.rectangle, &sources)) {
+          ++hits;
+          if (pins) PinMatched(sources, &pin);
+        } else {
+          presence = WhyMissing(number, body.hashes[begin + i], body.groups[g], first[i]);
+          ++counts.miss_by_reason[static_cast<uint8_t>(presence)];
+        }
+        reply.presence[(begin + i) * groups + g] = static_cast<uint8_t>(presence);
+      }
+    }
+  }
+  counts.match_hits += hits;
+  if (keys != 0) {
+    reply.estimates.push_back(
+        {static_cast<uint32_t>(keys), static_cast<uint32_t>(std::min<uint64_t>(get_us, UINT32_MAX))});
+  }
+  if (!pin.entries.empty()) {
+    reply.pin_handle = ++last_id;
+    reply.pinned_bytes = pin.bytes;
+    pin_ends.emplace(pin.end_us, asker.id, reply.pin_handle);
+    asker.session->pins.emplace(reply.pin_handle, std::move(pin));
+  }
+  Answer(asker, reply);
+}
+
+// Pins what a hit needs, unless the tenant's cap is reached: then the hit is answered all the same.
+void Owner::State::PinMatched(const std::vector<Patch>& sources, SoftPin* pin) {
+  const uint64_t cap = options.pinned_bytes_per_tenant_max != 0 ? options.pinned_bytes_per_tenant_max
+                                                                : options.memory_bytes / 2;
+  Tenant& tenant = tenants.at(pin->tenant);
+  for (const Patch& source : sources) {
+    const uint64_t bytes = arena.ShapeOf(PlaceOf(source.entry)).slot_bytes;
+    if (tenant.pinned_bytes + bytes > cap) continue;
+    tenant.pinned_bytes += bytes;
+    pin->bytes += bytes;
+    pin->entries.push_back(source.entry);
+    ++index[source.entry].soft_pins;
+  }
+}
+
+// Stamps what a request used, the deepest block first, so that its root ends up the hottest. No reply.
+void Owner::State::OnTouch(Asker& asker, const Touch& body) {
+  if (asker.envelope.verb == Verb::kRelease) EndPin(asker.session, body.pin_handle);
+  if (body.hashes.empty()) return;
+  uint32_t number = 0;
+  if (NamespaceFor(asker, body.number, &number) == nullptr) return;
+  if (body.groups.size() > kGroupsMax || body.hashes.size() > kHashesMax) return;
+  ++counts.touches;
+  uint32_t first[Index::kBatch];
+  const bool has_depths = body.depths.size() == body.hashes.size();
+  for (size_t end = body.hashes.size(); end > 0;) {
+    const size_t count = std::min(Index::kBatch, end);
+    end -= count;
+    for (const uint16_t group : body.groups) {
+      index.FindBatch(SpaceOf(number), std::span(body.hashes).subspan(end, count), group, first);
+      for (size_t i = count; i-- > 0;) {
+        const uint32_t depth = has_depths ? body.depths[end + i] : static_cast<uint32_t>(end + i);
+        for (uint32_t piece = first[i]; piece != kNone; piece = index[piece].next_piece) {
+          PolicyOf(piece).Touch(piece, {now_us, body.root, depth, body.usable_length});
+        }
+      }
+    }
+  }
+}
+
+}  // namespace larder::node

@@ -1,0 +1,127 @@
+// The life of a piece: visible from its commit until it leaves, then hidden until its last pin ends, then
+// free.
+#include <xxhash.h>
+
+#include "node/owner_state.h"
+
+namespace larder::node {
+
+uint64_t Owner::State::FingerprintOf(uint32_t number, const ChainHash& hash, uint16_t group) const {
+  return XXH3_64bits_withSeed(hash.bytes.data(), hash.bytes.size(),
+                              name_spaces[number].fingerprint_seed + group * 0x9e3779b97f4a7c15ull);
+}
+
+// The pieces that answer for `ask`: one that contains it when there is one, else several.
+bool Owner::State::CoverOf(uint32_t first, const Rectangle& ask, std::vector<Patch>* sources) {
+  sources->clear();
+  for (uint32_t i = first; i != kNone; i = index[i].next_piece) {
+    if (index[i].rectangle.Contains(ask)) {
+      sources->push_back({i, ask});
+      return true;
+    }
+  }
+  if (first == kNone || index[first].next_piece == kNone) return false;
+  std::vector<Patch> pieces;
+  for (uint32_t i = first; i != kNone; i = index[i].next_piece) pieces.push_back({i, index[i].rectangle});
+  return Cover(ask, pieces, sources);
+}
+
+bool Owner::State::Covered(uint32_t first, const Rectangle& ask) {
+  if (first == kNone) return false;
+  if (index[first].rectangle.Contains(ask)) return true;
+  std::vector<Patch> sources;
+  return CoverOf(first, ask, &sources);
+}
+
+Presence Owner::State::WhyMissing(uint32_t number, const ChainHash& hash, uint16_t group, uint32_t first) {
+  if (!writing.empty() && writing.count({SpaceOf(number), hash, group}) != 0) return Presence::kWriting;
+  if (first != kNone) return Presence::kUncovered;
+  const NamespaceRecord& record = name_spaces[number];
+  if (record.swept_from != 0 && index.Find({number, record.swept_from}, hash, group) != kNone) {
+    return Presence::kCleared;
+  }
+  return misses.Recall(FingerprintOf(number, hash, group));
+}
+
+void Owner::State::Leave(uint32_t entry, Presence reason) {
+  const Entry& e = index[entry];
+  NamespaceRecord& record = name_spaces[e.space.number];
+  if (e.space.generation == record.generation) {
+    --record.blocks;
+    record.bytes -= e.payload_bytes;
+  }
+  misses.Remember(FingerprintOf(e.space.number, e.hash, e.group), reason);
+  PolicyOf(entry).Remove(entry);
+  index.Hide(entry);
+  if (!e.pinned()) FreeEntry(entry);
+}
+
+void Owner::State::FreeEntry(uint32_t entry) {
+  arena.Free(PlaceOf(entry));
+  index.Free(entry);
+}
+
+void Owner::State::PinHard(uint32_t entry) {
+  ++index[entry].hard_pins;
+  ++hard_pins;
+}
+
+void Owner::State::UnpinHard(uint32_t entry) {
+  Entry& e = index[entry];
+  LARDER_CHECK(e.hard_pins > 0);
+  --e.hard_pins;
+  --hard_pins;
+  if (e.hidden != 0 && !e.pinned()) FreeEntry(entry);
+}
+
+void Owner::State::EndPin(Session* session, uint64_t handle) {
+  const auto found = session->pins.find(handle);
+  if (found == session->pins.end()) return;
+  const SoftPin& pin = found->second;
+  for (const uint32_t entry : pin.entries) {
+    Entry& e = index[entry];
+    LARDER_CHECK(e.soft_pins > 0);
+    --e.soft_pins;
+    if (e.hidden != 0 && !e.pinned()) FreeEntry(entry);
+  }
+  tenants.at(pin.tenant).pinned_bytes -= pin.bytes;
+  pin_ends.erase({pin.end_us, pin.session, handle});
+  session->pins.erase(found);
+}
+
+Result<BlockHeader> Owner::State::HeaderOf(uint32_t entry) const {
+  const SlotPlace place = PlaceOf(entry);
+  return DecodeHeader({arena.Header(place), arena.ShapeOf(place).header_bytes});
+}
+
+// Frees what clears hid, a bounded number at a time.
+void Owner::State::Sweep(uint32_t steps) {
+  for (; steps > 0 && !sweeping.empty(); --steps) {
+    const Space space = sweeping.front();
+    const uint32_t entry = index.FirstOf(space);
+    if (entry != kNone) {
+      Leave(entry, Presence::kCleared);
+      continue;
+    }
+    sweeping.pop_front();
+    NamespaceRecord& record = name_spaces[space.number];
+    if (record.swept_from == space.generation) record.swept_from = 0;
+  }
+}
+
+// Hides all pieces of a namespace at once by its next generation; their memory comes back step by step.
+uint64_t Owner::State::ClearSpace(uint32_t number) {
+  NamespaceRecord& record = name_spaces[number];
+  const uint64_t removed = record.blocks;
+  if (removed != 0) sweeping.push_back(SpaceOf(number));
+  record.swept_from = removed != 0 ? record.generation : record.swept_from;
+  ++record.generation;
+  ++record.clear_epoch;
+  record.blocks = 0;
+  record.bytes = 0;
+  counts.cleared += removed;
+  Sweep(kSweepPerStep);
+  return removed;
+}
+
+}  // namespace larder::node
