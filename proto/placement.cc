@@ -38,20 +38,35 @@ struct Candidate {
   uint16_t index = 0;
   uint64_t weight = 0;
   std::string bytes;
+  std::string_view id() const { return std::string_view(bytes).substr(2); }
 };
 
+// A node in a slot. The logarithm is the dear part, so it is taken only when it decides.
 struct Ranked {
-  uint64_t cost = 0;
-  uint64_t weight = 1;
+  uint64_t h = 0;
   const Candidate* node = nullptr;
+  uint64_t known_cost = kUnknownCost;
 
+  static constexpr uint64_t kUnknownCost = UINT64_MAX;
+  // With equal weights the greater hash has the lower cost. Hashes that lie 2^34 apart differ by more than
+  // five units of cost, whose rounding is one unit; only those that are closer may tie.
+  static constexpr uint64_t kClear = uint64_t{1} << 34;
+
+  uint64_t Cost() {
+    if (known_cost == kUnknownCost) known_cost = CostOf(h);
+    return known_cost;
+  }
   // cost < 2^39 and weight <= 2^16, so the products fit 64 bits.
-  bool Before(const Ranked& other) const {
-    const uint64_t mine = cost * other.weight;
-    const uint64_t others = other.cost * weight;
-    return mine != others
-               ? mine < others
-               : node->bytes.compare(2, std::string::npos, other.node->bytes, 2, std::string::npos) < 0;
+  bool Before(Ranked* other) {
+    if (node->weight == other->node->weight) {
+      if (h > other->h && h - other->h >= kClear) return true;
+      if (h < other->h && other->h - h >= kClear) return false;
+    } else if (CostFloor(h) * other->node->weight > other->Cost() * node->weight) {
+      return false;
+    }
+    const uint64_t mine = Cost() * other->node->weight;
+    const uint64_t others = other->Cost() * node->weight;
+    return mine != others ? mine < others : node->id() < other->node->id();
   }
 };
 
@@ -61,17 +76,13 @@ class Selection {
   explicit Selection(uint32_t length) : length_(length) { ranked_.reserve(length); }
   void Reset() { ranked_.clear(); }
   void Offer(const Candidate& node, uint64_t h) {
+    Ranked entry{h, &node};
     if (ranked_.size() == length_) {
-      const Ranked& last = ranked_.back();
-      if (CostFloor(h) * last.weight > last.cost * node.weight) return;
-    }
-    const Ranked entry{CostOf(h), node.weight, &node};
-    if (ranked_.size() == length_) {
-      if (!entry.Before(ranked_.back())) return;
+      if (!entry.Before(&ranked_.back())) return;
       ranked_.pop_back();
     }
     auto at = ranked_.end();
-    while (at != ranked_.begin() && entry.Before(*(at - 1))) --at;
+    while (at != ranked_.begin() && entry.Before(&*(at - 1))) --at;
     ranked_.insert(at, entry);
   }
   const std::vector<Ranked>& ranked() const { return ranked_; }

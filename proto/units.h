@@ -1,5 +1,5 @@
-// How people write sizes and durations: in flags, environment variables, config files and output, alike in the
-// node, the client and the tools. Pure and exact: no floating point on the way in.
+// How people write sizes and durations: in flags, environment variables, config files and output, alike in
+// the node, the client and the tools. Pure and exact: no floating point on the way in.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,8 @@ namespace larder {
 
 namespace units_detail {
 
+__extension__ typedef unsigned __int128 Wide;
+
 struct Unit {
   std::string_view name;
   uint64_t factor;
@@ -28,8 +30,8 @@ inline Result<uint64_t> Scale(std::string_view text, const Unit* units, size_t c
                    "); write it like " + std::string(examples));
   };
   size_t at = 0;
-  unsigned __int128 number = 0;
-  unsigned __int128 divisor = 1;
+  Wide number = 0;
+  Wide divisor = 1;
   auto digit = [&] { return at < text.size() && text[at] >= '0' && text[at] <= '9'; };
   if (!digit()) return bad("it must begin with a digit");
   for (; digit(); at++) {
@@ -40,7 +42,7 @@ inline Result<uint64_t> Scale(std::string_view text, const Unit* units, size_t c
     at++;
     if (!digit()) return bad("a digit must follow the point");
     for (; digit(); at++) {
-      if (divisor >= 1'000'000'000'000) return bad("too many digits after the point");
+      if (divisor >= 1'000'000) return bad("too many digits after the point");
       number = number * 10 + static_cast<unsigned>(text[at] - '0');
       divisor *= 10;
     }
@@ -49,9 +51,9 @@ inline Result<uint64_t> Scale(std::string_view text, const Unit* units, size_t c
   const std::string_view unit = text.substr(at);
   for (size_t i = 0; i < count; i++) {
     if (units[i].name != unit) continue;
-    const unsigned __int128 product = number * units[i].factor;  // < 2^64 * 10^12 * 2^50: fits
+    const Wide product = number * units[i].factor;  // < 2^64 * 10^6 * 2^40: fits
     if (product % divisor != 0) return bad("not a whole number of its smallest unit");
-    const unsigned __int128 value = product / divisor;
+    const Wide value = product / divisor;
     if (value > std::numeric_limits<uint64_t>::max()) return bad("too large");
     return static_cast<uint64_t>(value);
   }
@@ -60,7 +62,8 @@ inline Result<uint64_t> Scale(std::string_view text, const Unit* units, size_t c
 
 }  // namespace units_detail
 
-// "64MiB", "64Mi", "1.5 GiB", "2GB", "2G", "4096". KiB and Ki are 1,024, KB and K are 1,000; no unit is bytes.
+// "64MiB", "64Mi", "1.5 GiB", "2GB", "2G", "4096". KiB and Ki are 1,024, KB and K are 1,000; no unit is
+// bytes.
 inline Result<uint64_t> ParseBytes(std::string_view text) {
   static constexpr uint64_t k = 1000, ki = 1024;
   static constexpr units_detail::Unit kUnits[] = {
