@@ -66,7 +66,7 @@ class Schedule {
       if (!options_.quiet) {
         std::fprintf(stderr, "\r  %s: round %d of %d   ", wanted_.front().name.c_str(), round + 1, rounds);
       }
-      for (size_t i = 0; i < turns.size(); ++i) Turn(turns[(i + size_t(round)) % turns.size()]);
+      for (size_t i = 0; i < turns.size(); ++i) Turn(turns[(i + size_t(round)) % turns.size()], round);
     }
     if (!options_.quiet) std::fprintf(stderr, "\r%60s\r", "");
   }
@@ -88,10 +88,10 @@ class Schedule {
   }
 
  private:
-  void Turn(const std::string& name) {
+  void Turn(const std::string& name, int round) {
     for (const LegSpec& leg : wanted_) {
       if (leg.name == name) {
-        series_[name].samples.push_back(stage_->Measure(leg, options_.seconds));
+        if (!leg.once || round == 0) series_[name].samples.push_back(stage_->Measure(leg, options_.seconds));
         return;
       }
     }

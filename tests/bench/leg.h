@@ -13,6 +13,8 @@
 
 namespace larder::bench {
 
+inline constexpr uint32_t kBatchBlocks = 16;  // of every get and put, also over raw sockets
+
 struct Options {
   double seconds = 0.5;  // of one measurement
   int repeat = 5;
@@ -24,9 +26,10 @@ struct Options {
 };
 
 struct LegSpec {
-  std::string name;        // "get/tcp/1MiB/noverify"
-  std::string unit;        // "GB/s", "us", "bytes", "%"
-  std::string reference;   // name of the limit; empty: none
+  std::string name;  // "get/tcp/1MiB/noverify"
+  std::string unit;  // "GB/s", "us", "bytes", "%"
+  // Name of the limit, empty: none. What follows a slash tells limits of one name apart.
+  std::string reference;
   bool canonical = false;  // part of a run without arguments
   bool once = false;       // a count, not a timing: one repetition is enough
 };
@@ -67,5 +70,8 @@ std::vector<std::unique_ptr<Group>> ReferenceGroups();  // reference_group.cc
 std::vector<std::unique_ptr<Group>> BlockGroups();      // block_group.cc: gets and puts
 std::vector<std::unique_ptr<Group>> MatchGroups();      // match_group.cc
 std::vector<std::unique_ptr<Group>> SpaceGroups();      // space_group.cc: metadata, payload share
+
+// What `load` does: gets from the node at `address` as fast as it can, until it is ended.
+int RunLoad(const std::string& address);
 
 }  // namespace larder::bench

@@ -19,6 +19,10 @@ constexpr uint64_t kCopyStep = 64 * 1024;
 
 }  // namespace
 
+void PrepareSockets(const Options& options) {
+  (void)Server(options);
+}
+
 Sample MeasureSockets(const std::string& which, Direction direction, uint64_t block_bytes,
                       const Options& options, double seconds) {
   const RawServer* server = Server(options);

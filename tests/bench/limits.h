@@ -20,14 +20,16 @@ namespace larder::bench {
 
 enum class Direction { kGet, kPut };
 
-// `which` is one of the first three names. The server is made on first use and kept until the program ends.
+// Starts the raw server, which serves until the program ends. Before this process has threads or sockets: the
+// server is a fork that would keep them open.
+void PrepareSockets(const Options& options);
+
+// `which` is one of the first three names.
 Sample MeasureSockets(const std::string& which, Direction direction, uint64_t block_bytes,
                       const Options& options, double seconds);
 // Round trip of `request_bytes` and `answer_bytes` over one raw connection.
 Sample MeasureEcho(uint64_t request_bytes, uint64_t answer_bytes, const Options& options, double seconds);
 Sample MeasureCopy(Direction direction, uint64_t block_bytes, const Options& options, double seconds);
 Sample MeasureUcxPerftest(uint64_t block_bytes, double seconds);
-
-inline constexpr uint32_t kBatchBlocks = 16;
 
 }  // namespace larder::bench

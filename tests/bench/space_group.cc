@@ -1,0 +1,66 @@
+// How much of a full node's memory is payload.
+#include "tests/bench/store.h"
+
+namespace larder::bench {
+
+namespace {
+
+// Sizes of a model's blocks are odd: whole pages, a few bytes over a page, large and small.
+constexpr uint64_t kSizes[] = {1 << 20, (1 << 20) + 4096 * 37 + 64, 2 << 20, (5 << 20) / 2 + 512, 5 << 20};
+
+class SpaceStage : public Stage {
+ public:
+  bool SetUp(const Options& options, std::string* error) {
+    NodeSpec spec{
+        .program = options.node_program, .memory_bytes = options.working_set_bytes, .transport = "tcp"};
+    node_ = NodeProcess::Start(spec, error);
+    if (node_ == nullptr) return false;
+    Store store = OpenStore(node_->data_address(), "tcp", true, error);
+    if (store.client == nullptr) return false;
+    // Twice the memory, sizes in turn, so that what is resident at the end came after evictions of every
+    // size.
+    uint64_t put_bytes = 0;
+    for (uint64_t round = 0; put_bytes < 2 * options.working_set_bytes; ++round) {
+      for (const uint64_t block_bytes : kSizes) {
+        if (!FillNode(&store, 100 + round * std::size(kSizes) + put_bytes % 7, block_bytes, 4, error))
+          return false;
+        put_bytes += block_bytes * 4;
+      }
+    }
+    return true;
+  }
+
+  Sample Measure(const LegSpec& leg, double) override {
+    const double payload = node_->Metric("larder_memory_bytes{kind=\"payload\"}");
+    const char* whole = leg.name == "payload-share/slots" ? "larder_memory_bytes{kind=\"slots\"}"
+                                                          : "larder_memory_bytes{kind=\"capacity\"}";
+    return {.value = 100 * payload / node_->Metric(whole)};
+  }
+  Sample MeasureReference(const std::string&, double) override { return {}; }
+
+ private:
+  std::unique_ptr<NodeProcess> node_;
+};
+
+class SpaceGroup : public Group {
+ public:
+  std::vector<LegSpec> legs() const override {
+    return {{.name = "payload-share/capacity", .unit = "%", .once = true},
+            {.name = "payload-share/slots", .unit = "%", .once = true}};
+  }
+  std::unique_ptr<Stage> SetUp(const Options& options, std::string* error) const override {
+    auto stage = std::make_unique<SpaceStage>();
+    if (!stage->SetUp(options, error)) return nullptr;
+    return stage;
+  }
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Group>> SpaceGroups() {
+  std::vector<std::unique_ptr<Group>> groups;
+  groups.push_back(std::make_unique<SpaceGroup>());
+  return groups;
+}
+
+}  // namespace larder::bench
