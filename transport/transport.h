@@ -1,14 +1,14 @@
 // The contract of every backend: a message is a small header and an optional payload of segments, and the
 // receiver decides where the payload lands before it moves, or refuses it. transport knows no KV.
 //
-// Threads. A connection belongs to one thread of its transport (its loop; loopback: whoever steps the network).
-// All Handler calls of a connection come from that thread, one at a time, in order. Send, Cancel, Divert, Run
-// and Close may be called from any thread, also from inside a Handler call.
+// Threads. A connection belongs to one thread of its transport (its loop; loopback: whoever steps the
+// network). All Handler calls of a connection come from that thread, one at a time, in order. Send, Cancel,
+// Divert, Run and Close may be called from any thread, also from inside a Handler call.
 //
 // Order. Messages of one connection arrive whole and in the order in which Send accepted them.
 //
-// Buffers. DESIGN.md has the table; in short: a sender's payload is the transport's until OnSent, a receiver's
-// extents are the transport's from Place until OnMessage, OnDiverted of that landing, or OnClosed.
+// Buffers. DESIGN.md has the table; in short: a sender's payload is the transport's until OnSent, a
+// receiver's extents are the transport's from Place until OnMessage, OnDiverted of that landing, or OnClosed.
 #pragma once
 
 #include <cstddef>
@@ -26,11 +26,11 @@ using ByteView = std::span<const std::byte>;
 
 enum class Failure : uint8_t {
   kNone = 0,
-  kRefused,      // the acceptor or the receiver's Place said no
-  kTooLarge,     // header, segments or payload over the limits
-  kBusy,         // this connection's send queue is full: nothing was taken, try after an OnSent
-  kPeerClosed,   // the peer closed or died
-  kTimedOut,     // an expiry, a connect or a stalled peer ran out of time
+  kRefused,     // the acceptor or the receiver's Place said no
+  kTooLarge,    // header, segments or payload over the limits
+  kBusy,        // this connection's send queue is full: nothing was taken, try after an OnSent
+  kPeerClosed,  // the peer closed or died
+  kTimedOut,    // an expiry, a connect or a stalled peer ran out of time
   kCancelled,
   kProtocol,     // the peer sent what makes no sense
   kNotSealed,    // shm: the peer's buffer could be shrunk under our feet
@@ -113,8 +113,7 @@ class Handler {
                      Landing* landing) = 0;
   // `bytes` bytes have just landed at `data`, offset `offset` of segment `segment`, and are still in cache.
   // Steps of a segment come in order, each contiguous in memory, at most 1 MiB.
-  virtual void OnBytes(Connection&, uint64_t landing_id, uint32_t segment, uint64_t offset,
-                       ByteView bytes) {
+  virtual void OnBytes(Connection&, uint64_t landing_id, uint32_t segment, uint64_t offset, ByteView bytes) {
     (void)landing_id, (void)segment, (void)offset, (void)bytes;
   }
   // A whole message. `header` is valid during the call. landed: all payload is where Place said (true when
@@ -122,9 +121,7 @@ class Handler {
   virtual void OnMessage(Connection&, ByteView header, uint64_t landing_id, bool landed) = 0;
   // The transport has let go of the payload of the message with this token. kNone: it is on its way (tcp), or
   // the receiver has it (shm, ucx). Called exactly once for each accepted Send with a token, before OnClosed.
-  virtual void OnSent(Connection&, uint64_t token, Failure failure) {
-    (void)token, (void)failure;
-  }
+  virtual void OnSent(Connection&, uint64_t token, Failure failure) { (void)token, (void)failure; }
   // After Divert(id): no byte will land for this id any more.
   virtual void OnDiverted(Connection&, uint64_t landing_id) { (void)landing_id; }
   // The last call. Every buffer is the caller's again. Comes once, also for a Connect that failed.
@@ -169,11 +166,12 @@ struct ConnectOptions {
 struct Region {
   std::byte* base = nullptr;  // page-aligned
   size_t bytes = 0;
-  int fd = -1;                // memfd with F_SEAL_SHRINK, stays the caller's; -1: none
+  int fd = -1;  // memfd with F_SEAL_SHRINK, stays the caller's; -1: none
 };
 
 struct TransportStats {
-  uint64_t connections = 0, sent_messages = 0, received_messages = 0, sent_bytes = 0, received_bytes = 0;
+  uint64_t connections = 0;  // open now
+  uint64_t sent_messages = 0, received_messages = 0, sent_bytes = 0, received_bytes = 0;
   uint64_t refused_messages = 0, protocol_errors = 0, stalled_closed = 0;
 };
 
@@ -181,15 +179,16 @@ class Transport {
  public:
   virtual ~Transport() = default;  // like Shutdown
   virtual std::string_view name() const = 0;
-  // tcp, ucx: "host:port", port 0 binds any. shm: path of a Unix socket. `bound` is the address to connect to.
+  // tcp, ucx: "host:port", port 0 binds any. shm: path of a Unix socket. `bound` is the address to connect
+  // to.
   virtual Error Listen(const std::string& address, Acceptor* acceptor, std::string* bound) = 0;
   // Never blocks: OnOpen or OnClosed follows on the connection's thread. The handler is kept until OnClosed
   // returned. Shared, since any thread may Send while the connection's own thread closes it.
   virtual std::shared_ptr<Connection> Connect(const std::string& address, std::shared_ptr<Handler> handler,
                                               const ConnectOptions& options) = 0;
   virtual Error AddRegion(const Region& region) = 0;
-  // `released` runs once no peer has the region mapped any more (at once where that never happens); the caller
-  // keeps the memory until then. Called on any thread.
+  // `released` runs once no peer has the region mapped any more (at once where that never happens); the
+  // caller keeps the memory until then. Called on any thread.
   virtual void RemoveRegion(const std::byte* base, std::function<void()> released) = 0;
   virtual TransportStats stats() const = 0;
   // Stops listening, closes every connection; when it returns no Handler call will come any more. Not from
@@ -201,18 +200,19 @@ class Transport {
 uint64_t NowUs();
 
 struct TransportOptions {
-  int threads = 2;                  // loops
+  int threads = 2;  // loops
   Limits limits;
-  uint64_t stall_us = 2'000'000;    // a begun and expired message that moves no byte for so long closes
-                                    // its connection
-  uint32_t user_timeout_ms = 5000;  // tcp: TCP_USER_TIMEOUT
+  uint64_t stall_us = 2'000'000;       // a begun and expired message that moves no byte for so long closes
+                                       // its connection
+  uint32_t user_timeout_ms = 5000;     // tcp: TCP_USER_TIMEOUT
   uint32_t socket_bytes = 256 * 1024;  // tcp: SO_SNDBUF and SO_RCVBUF, set before connect and listen
-  uint32_t spin_us = 0;             // poll so long before sleeping
-  std::string device;               // ucx: UCX_NET_DEVICES; empty: what UCX finds
-  std::string ucx_tls;              // ucx: UCX_TLS; empty: rc,ud,dc where there is RDMA, and self,posix,sysv,cma
+  uint32_t spin_us = 0;                // poll so long before sleeping
+  std::string device;                  // ucx: UCX_NET_DEVICES; empty: what UCX finds
+  std::string ucx_tls;  // ucx: UCX_TLS; empty: rc,ud,dc where there is RDMA, and self,posix,sysv,cma
 };
 
 // name: "tcp", "shm", "ucx". nullptr with an error when this build or machine can't.
-std::unique_ptr<Transport> MakeTransport(std::string_view name, const TransportOptions& options, Error* error);
+std::unique_ptr<Transport> MakeTransport(std::string_view name, const TransportOptions& options,
+                                         Error* error);
 
 }  // namespace larder::transport
