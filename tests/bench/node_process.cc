@@ -1,17 +1,14 @@
 #include "tests/bench/node_process.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "tests/bench/http_get.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/process.h"
 
@@ -20,27 +17,6 @@ namespace larder::bench {
 namespace {
 
 constexpr uint64_t kStartTimeoutUs = 60'000'000;
-
-// Body of an HTTP answer; empty when nobody answers. `address` is a numeric host and a port.
-std::string HttpGet(const std::string& address, const std::string& path) {
-  const size_t colon = address.rfind(':');
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(uint16_t(std::atoi(address.c_str() + colon + 1)));
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  std::string answer;
-  if (inet_pton(AF_INET, address.substr(0, colon).c_str(), &to.sin_addr) == 1 &&
-      connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0) {
-    const std::string request = "GET " + path + " HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n";
-    char buffer[4096];
-    ssize_t bytes = send(fd, request.data(), request.size(), MSG_NOSIGNAL);
-    while (bytes > 0 && (bytes = recv(fd, buffer, sizeof(buffer), 0)) > 0)
-      answer.append(buffer, size_t(bytes));
-  }
-  close(fd);
-  const size_t body = answer.find("\r\n\r\n");
-  return body == std::string::npos ? "" : answer.substr(body + 4);
-}
 
 std::string LastLine(const std::string& path) {
   std::ifstream file(path);
@@ -111,14 +87,7 @@ NodeProcess::~NodeProcess() {
 }
 
 double NodeProcess::Metric(const std::string& name) const {
-  std::istringstream lines(HttpGet(http_address_, "/metrics"));
-  std::string line;
-  while (std::getline(lines, line)) {
-    if (line.size() > name.size() && line.compare(0, name.size(), name) == 0 && line[name.size()] == ' ') {
-      return std::atof(line.c_str() + name.size());
-    }
-  }
-  return -1;
+  return MetricIn(HttpGet(http_address_, "/metrics"), name);
 }
 
 uint64_t NodeProcess::AnonymousBytes() const {

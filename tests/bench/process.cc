@@ -23,7 +23,10 @@ pid_t Spawn(const SpawnOptions& options) {
   if (getppid() != parent) _exit(127);
   const int output = options.output_fd >= 0 ? options.output_fd : open("/dev/null", O_WRONLY);
   dup2(output, STDOUT_FILENO);
-  dup2(output, STDERR_FILENO);
+  if (options.error_fd != STDERR_FILENO) {
+    dup2(options.error_fd >= 0 ? options.error_fd : STDOUT_FILENO, STDERR_FILENO);
+  }
+  if (options.input_fd >= 0) dup2(options.input_fd, STDIN_FILENO);
   for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
   execvp(argv[0], argv.data());
   _exit(127);

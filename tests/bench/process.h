@@ -12,7 +12,9 @@ namespace larder::bench {
 struct SpawnOptions {
   std::vector<std::string> argv;                                 // argv[0] is looked up in PATH
   std::vector<std::pair<std::string, std::string>> environment;  // added to this process's
-  int output_fd = -1;  // the child's stdout and stderr; -1: /dev/null
+  int input_fd = -1;                                             // the child's stdin; -1: this process's
+  int output_fd = -1;                                            // the child's stdout; -1: /dev/null
+  int error_fd = -1;                                             // the child's stderr; -1: where stdout goes
 };
 
 // -1 when the process could not be made; a program that can't be executed exits 127.

@@ -1,0 +1,99 @@
+// The process that decodes: it waits for the blocks of a prefix, some of which prefill is still writing,
+// pulls them, and compares every byte with what the block must hold.
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "tests/bench/measure.h"
+#include "tests/demo/content.h"
+#include "tests/demo/worker.h"
+
+namespace larder::demo {
+
+namespace {
+
+using bench::NowUs;
+
+constexpr uint64_t kWaitUs = 10'000'000;
+constexpr std::byte kUntouched{0xa5};
+
+class Decode {
+ public:
+  Decode(const WorkerOptions& options, Larder* larder, Buffer* memory)
+      : options_(options), larder_(*larder), memory_(*memory) {}
+
+  nlohmann::json Serve(const Job& job) {
+    counts_ = {};
+    for (size_t begin = 0; begin < job.chain.size(); begin += larder_.batch_blocks) {
+      ServeBatch(job, begin, std::min(job.chain.size(), begin + larder_.batch_blocks));
+    }
+    return {{"id", job.id},
+            {"pulled", counts_.pulled},
+            {"bytes", counts_.pulled * options_.block_bytes},
+            {"missed", counts_.missed},
+            {"wrong_bytes", counts_.wrong_bytes},
+            {"wait_us", counts_.wait_us},
+            {"pull_us", counts_.pull_us}};
+  }
+
+ private:
+  struct Counts {
+    uint64_t pulled = 0, wrong_bytes = 0, wait_us = 0;
+    std::map<std::string, uint64_t> missed;
+    std::vector<uint64_t> pull_us;
+  };
+
+  void ServeBatch(const Job& job, size_t begin, size_t end) {
+    const uint64_t start_us = NowUs();
+    const std::span<const ChainHash> chain = std::span(job.chain).subspan(begin, end - begin);
+    (void)larder_.client->Wait(larder_.name_space, {.chain = chain}, {.deadline_us = kWaitUs});
+    const uint64_t there_us = NowUs();
+    std::vector<GetItem> items(chain.size());
+    for (size_t i = 0; i < items.size(); ++i) {
+      items[i].hash = chain[i];
+      items[i].extents = {{memory_.data() + i * options_.block_bytes, options_.block_bytes}};
+    }
+    const std::vector<BlockResult> results = larder_.client->Get(larder_.name_space, items);
+    counts_.wait_us += there_us - start_us;
+    counts_.pull_us.push_back(NowUs() - there_us);
+    for (size_t i = 0; i < results.size(); ++i) {
+      std::byte* data = memory_.data() + i * options_.block_bytes;
+      if (results[i].outcome != Outcome::kHit) {
+        const bool miss = results[i].outcome == Outcome::kMiss;
+        ++counts_
+              .missed[std::string(miss ? PresenceName(results[i].reason) : OutcomeName(results[i].outcome))];
+        continue;
+      }
+      ++counts_.pulled;
+      counts_.wrong_bytes +=
+          CountWrongBytes(data, options_.block_bytes, options_.seed, job.blocks[begin + i]);
+      // So that a hit which moved nothing can't pass for the block that was here before.
+      data[0] = data[options_.block_bytes - 1] = kUntouched;
+    }
+  }
+
+  const WorkerOptions& options_;
+  Larder& larder_;
+  Buffer& memory_;
+  Counts counts_;
+};
+
+}  // namespace
+
+int RunDecode(const WorkerOptions& options) {
+  auto larder = OpenLarder(options, "decode");
+  if (!larder.ok()) {
+    std::cerr << "larder-demo decode: " << larder.status().ToString() << "\n";
+    return 1;
+  }
+  auto memory = larder->client->AllocateBuffer(larder->batch_blocks * options.block_bytes);
+  if (!memory.ok()) {
+    std::cerr << "larder-demo decode: " << memory.status().ToString() << "\n";
+    return 1;
+  }
+  Decode decode(options, &larder.value(), memory.value().get());
+  for (Job job; NextJob(options, &job);) std::cout << decode.Serve(job).dump() << std::endl;
+  return 0;
+}
+
+}  // namespace larder::demo

@@ -1,0 +1,142 @@
+#include "tests/demo/report.h"
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "proto/units.h"
+#include "tests/bench/http_get.h"
+#include "tests/bench/measure.h"
+
+namespace larder::demo {
+
+namespace {
+
+double Sum(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+uint64_t Sum(const std::map<std::string, uint64_t>& counts) {
+  uint64_t sum = 0;
+  for (const auto& [name, count] : counts) sum += count;
+  return sum;
+}
+
+std::string Listed(const std::map<std::string, uint64_t>& counts) {
+  std::string text;
+  for (const auto& [name, count] : counts) {
+    text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + name;
+  }
+  return text.empty() ? "none" : text;
+}
+
+double GbPerSecond(double bytes, double seconds) {
+  return seconds > 0 ? bytes / seconds * 1e-9 : 0;
+}
+
+void Row(const char* name, const std::string& value) {
+  std::printf("  %-34s %s\n", name, value.c_str());
+}
+
+std::string Format(const char* format, double a, double b = 0) {
+  char text[96];
+  std::snprintf(text, sizeof(text), format, a, b);
+  return text;
+}
+
+}  // namespace
+
+NodeMemory MemoryOf(const NodeTable& table) {
+  NodeMemory memory;
+  for (const NodeRecord& node : table.nodes) {
+    const std::string text = bench::HttpGet(node.http_address, "/metrics");
+    if (text.empty()) continue;
+    ++memory.nodes;
+    memory.capacity_bytes += bench::MetricIn(text, "larder_memory_bytes{kind=\"capacity\"}");
+    memory.slab_bytes += bench::MetricIn(text, "larder_memory_bytes{kind=\"slabs\"}");
+    memory.payload_bytes += bench::MetricIn(text, "larder_memory_bytes{kind=\"payload\"}");
+  }
+  return memory;
+}
+
+std::string ProgressLine(const Totals& totals, size_t requests_in_all, double seconds) {
+  char text[200];
+  std::snprintf(
+      text, sizeof(text),
+      "%4.0f s  %zu of %zu requests, put %s, pulled %s, hits %.1f %% (ideal %.1f %%), %llu wrong bytes",
+      seconds, size_t(totals.requests), requests_in_all, PrettyBytes(double(totals.bytes_put)).c_str(),
+      PrettyBytes(double(totals.bytes_pulled)).c_str(), 100 * totals.hit_rate(),
+      100 * totals.ideal_hit_rate(), static_cast<unsigned long long>(totals.wrong_bytes));
+  return text;
+}
+
+void PrintTable(Totals* totals, const NodeMemory& memory) {
+  const double pulled = double(totals->bytes_pulled), put = double(totals->bytes_put);
+  std::printf("\n");
+  Row("requests", std::to_string(totals->requests) + (totals->interrupted ? " (interrupted)" : ""));
+  Row("blocks put", std::to_string(totals->blocks_put) + ", " + PrettyBytes(put));
+  Row("blocks pulled", std::to_string(totals->blocks_pulled) + ", " + PrettyBytes(pulled));
+  Row("prefix hit rate", Format("%.1f %% of blocks; ideal (endless memory) %.1f %%", 100 * totals->hit_rate(),
+                                100 * totals->ideal_hit_rate()));
+  Row("pulls that missed", Listed(totals->missed));
+  Row("puts not stored", Listed(totals->not_stored));
+  Row("pull, while pulling", Format("%.2f GB/s", GbPerSecond(pulled, Sum(totals->pull_us) * 1e-6)));
+  Row("put, with making the blocks", Format("%.2f GB/s", GbPerSecond(put, totals->put_seconds)));
+  Row("match of a prefix, p50 / p99", Format("%.0f / %.0f us", bench::Percentile(&totals->match_us, 0.50),
+                                             bench::Percentile(&totals->match_us, 0.99)));
+  Row("pull of up to 16 blocks, p50 / p99",
+      Format("%.0f / %.0f us", bench::Percentile(&totals->pull_us, 0.50),
+             bench::Percentile(&totals->pull_us, 0.99)));
+  Row("decode's wait for prefill, p50 / p99",
+      Format("%.0f / %.0f us", bench::Percentile(&totals->wait_us, 0.50),
+             bench::Percentile(&totals->wait_us, 0.99)));
+  Row("node memory", std::to_string(memory.nodes) + " nodes, " + PrettyBytes(memory.capacity_bytes) +
+                         ", in use " + PrettyBytes(memory.slab_bytes) +
+                         Format(", %.1f %% of it payload", 100 * memory.payload_share()));
+  Row("time", Format("%.1f s", totals->seconds));
+  Row("wrong bytes", std::to_string(totals->wrong_bytes));
+  if (!totals->failure.empty()) Row("FAILED", totals->failure);
+  std::fflush(stdout);
+}
+
+bool WriteJson(Totals* totals, const NodeMemory& memory, const std::string& path) {
+  const double pulled = double(totals->bytes_pulled);
+  const nlohmann::ordered_json object = {
+      {"requests", totals->requests},
+      {"blocks", totals->blocks},
+      {"blocks_put", totals->blocks_put},
+      {"bytes_put", totals->bytes_put},
+      {"blocks_pulled", totals->blocks_pulled},
+      {"bytes_pulled", totals->bytes_pulled},
+      {"blocks_missed", Sum(totals->missed)},
+      {"missed", totals->missed},
+      {"puts_not_stored", Sum(totals->not_stored)},
+      {"not_stored", totals->not_stored},
+      {"hit_rate", totals->hit_rate()},
+      {"ideal_hit_rate", totals->ideal_hit_rate()},
+      {"wrong_bytes", totals->wrong_bytes},
+      {"payload_share", memory.payload_share()},
+      {"memory_bytes", uint64_t(memory.capacity_bytes)},
+      {"match_p50_us", bench::Percentile(&totals->match_us, 0.50)},
+      {"match_p99_us", bench::Percentile(&totals->match_us, 0.99)},
+      {"pull_p50_us", bench::Percentile(&totals->pull_us, 0.50)},
+      {"pull_p99_us", bench::Percentile(&totals->pull_us, 0.99)},
+      {"wait_p99_us", bench::Percentile(&totals->wait_us, 0.99)},
+      {"pull_gb_per_s", GbPerSecond(pulled, Sum(totals->pull_us) * 1e-6)},
+      {"put_gb_per_s", GbPerSecond(double(totals->bytes_put), totals->put_seconds)},
+      {"seconds", totals->seconds},
+      {"interrupted", totals->interrupted},
+      {"failure", totals->failure}};
+  if (path == "-") {
+    std::cout << object.dump() << std::endl;
+    return bool(std::cout);
+  }
+  std::ofstream file(path);
+  file << object.dump(2) << "\n";
+  file.flush();
+  return bool(file);
+}
+
+}  // namespace larder::demo

@@ -1,0 +1,51 @@
+// The prefill and the decode process. Each reads requests from standard input, one JSON object a line, serves
+// them in order, and writes one result a line to standard output:
+//
+//   prefill   in   {"id": 7, "blocks": [0, 12, 13]}
+//             out  {"id": 7, "hit": 1, "put": 2, "put_bytes": .., "not_stored": {"full": 1}, "match_us": ..,
+//             "put_us": ..}
+//   decode    in   the same
+//             out  {"id": 7, "pulled": 3, "bytes": .., "missed": {"evicted": 1}, "wrong_bytes": 0, "wait_us":
+//             ..,
+//                   "pull_us": [one number a batch]}
+//
+// The first line out is {"ready": true}. They end when standard input does, and leave signals of the terminal
+// to the coordinator.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+
+namespace larder::demo {
+
+struct WorkerOptions {
+  std::vector<std::string> nodes;  // seeds
+  std::string transport = "auto";
+  uint64_t block_bytes = 1 << 20;
+  uint64_t seed = 1;
+};
+
+// Exit code; on failure a sentence on standard error.
+int RunPrefill(const WorkerOptions& options);
+int RunDecode(const WorkerOptions& options);
+
+// What both have: a client, the demo's namespace, transfer memory for a batch.
+struct Larder {
+  std::unique_ptr<Client> client;
+  NamespaceHandle name_space;
+  uint32_t batch_blocks = 1;
+};
+Result<Larder> OpenLarder(const WorkerOptions& options, const std::string& name);
+
+struct Job {
+  uint64_t id = 0;
+  std::vector<uint64_t> blocks;
+  std::vector<ChainHash> chain;
+};
+// False at the end of the input.
+bool NextJob(const WorkerOptions& options, Job* job);
+
+}  // namespace larder::demo
