@@ -2,10 +2,8 @@
 
 #include <ctime>
 
-#include "transport/tcp/tcp_transport.h"
-#ifdef LARDER_HAVE_SHM
 #include "transport/shm/shm_transport.h"
-#endif
+#include "transport/tcp/tcp_transport.h"
 #ifdef LARDER_HAVE_UCX
 #include "transport/ucx/ucx_transport.h"
 #endif
@@ -53,9 +51,7 @@ uint64_t NowUs() {
 std::unique_ptr<Transport> MakeTransport(std::string_view name, const TransportOptions& options,
                                          Error* error) {
   if (name == "tcp") return MakeTcpTransport(options, error);
-#ifdef LARDER_HAVE_SHM
   if (name == "shm") return MakeShmTransport(options, error);
-#endif
   if (name == "ucx") {
 #ifdef LARDER_HAVE_UCX
     return MakeUcxTransport(options, error);

@@ -88,7 +88,7 @@ class StreamConnection : public Connection,
   virtual size_t TakePayload(ByteView bytes) { return (void)bytes, 0; }
   virtual bool IsShm() const = 0;
   virtual void OnSocket(int fd) { (void)fd; }  // before connect and after accept: options
-  // Lets go of all begun messages: Finish() for each token.
+  // The connection closes: Finish() for each begun message's token, and let go of everything else.
   virtual void DropBegun(Failure why) = 0;
   // The next time that OnTimers wants to be called; kNever: not at all.
   virtual uint64_t NextTimerUs() const { return kNever; }
@@ -97,7 +97,11 @@ class StreamConnection : public Connection,
   // Takes the next message that has not expired; false: none. `keep_busy`: the caller has others in hand, so
   // that no other thread may write to the socket.
   bool TakeNext(uint64_t now_us, bool keep_busy, OutFrame* out);
-  void HoldWriter();  // no other thread may write to the socket until TakeNext says so
+  // No other thread may write to the socket until ReleaseWriter. True: one has left the beginning of a
+  // message there, so that TakeNext's message must go before anything else.
+  bool HoldWriter();
+  // False: messages wait, the writer goes on.
+  bool ReleaseWriter();
   void Finish(uint64_t token, Failure failure);  // OnSent at the end of the turn
   void Feed(ByteView bytes);
   void BeginMessage(const FrameHeader& frame, ByteView body);

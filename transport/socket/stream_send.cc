@@ -87,9 +87,17 @@ bool StreamConnection::TakeNext(uint64_t now_us, bool keep_busy, OutFrame* out) 
   return false;
 }
 
-void StreamConnection::HoldWriter() {
+bool StreamConnection::HoldWriter() {
   std::lock_guard<std::mutex> lock(mutex_);
   writer_busy_ = true;
+  return !queue_.empty() && queue_.front().sent_bytes != 0;
+}
+
+bool StreamConnection::ReleaseWriter() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!queue_.empty()) return false;
+  writer_busy_ = false;
+  return true;
 }
 
 void StreamConnection::Finish(uint64_t token, Failure failure) {
