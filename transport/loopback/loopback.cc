@@ -26,7 +26,11 @@ class LoopbackTransport final : public Transport {
     (void)base;
     if (released) released();
   }
-  TransportStats stats() const override { return process_->stats; }
+  TransportStats stats() const override {
+    TransportStats stats = process_->stats;
+    stats.connections = process_->connections.size();
+    return stats;
+  }
   void Shutdown() override;
 
  private:
@@ -73,7 +77,6 @@ void Arrive(const std::shared_ptr<Core>& core, const std::shared_ptr<LoopbackCon
     });
     return;
   }
-  ++process->stats.connections;
   accepted->Attach(std::move(handler));
   accepted->Open();
   answer([connector] { connector->Open(); });
@@ -90,7 +93,6 @@ std::shared_ptr<Connection> LoopbackTransport::Connect(const std::string& addres
     connection->Die();
     return connection;
   }
-  ++process_->stats.connections;
   connection->Attach(std::move(handler));
   process_->connections[connection->id()] = connection;
   core_->Post(core_->now_us() + options.timeout_us, false, [connection] { connection->OnConnectTimeout(); });

@@ -1,0 +1,39 @@
+// UCX through the battery: over its shared memory, and over its TCP (which is for tests only).
+#include <string>
+
+#include "tests/unit/transport/battery.h"
+#include "transport/ucx/ucx_transport.h"
+
+namespace larder::transport {
+namespace {
+
+class UcxFixture : public Fixture {
+ public:
+  explicit UcxFixture(std::string tls) : tls_(std::move(tls)) {}
+
+  std::unique_ptr<Transport> Make(const TransportOptions& options) override {
+    TransportOptions own = options;
+    own.ucx_tls = tls_;
+    own.device = "lo";
+    Error error;
+    auto transport = MakeUcxTransport(own, &error);
+    EXPECT_TRUE(transport) << error.text;
+    return transport;
+  }
+  std::string ListenAddress() override { return "127.0.0.1:0"; }
+  std::string NobodyAddress() override { return "127.0.0.1:9"; }
+
+ private:
+  const std::string tls_;
+};
+
+std::unique_ptr<Fixture> MakeUcxShmFixture() {
+  return std::make_unique<UcxFixture>("tcp,self,posix,sysv,cma");
+}
+std::unique_ptr<Fixture> MakeUcxTcpFixture() { return std::make_unique<UcxFixture>("tcp,self"); }
+
+INSTANTIATE_TEST_SUITE_P(UcxShm, TransportBattery, testing::Values(&MakeUcxShmFixture));
+INSTANTIATE_TEST_SUITE_P(UcxTcp, TransportBattery, testing::Values(&MakeUcxTcpFixture));
+
+}  // namespace
+}  // namespace larder::transport

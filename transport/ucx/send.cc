@@ -1,0 +1,177 @@
+// The way out: from the queue into active messages.
+#include <algorithm>
+#include <cstring>
+
+#include "transport/ucx/connection.h"
+
+namespace larder::transport::ucx {
+
+// What is on its way is bounded: in active messages, and in messages that the peer may have to keep while the
+// payload of an older one arrives.
+bool UcxConnection::MayBegin() const {
+  return outgoing_.size() < kMessagesInFlight && frame_bytes_in_flight_ < kFrameBytesInFlight;
+}
+
+void UcxConnection::Pump() {
+  while (!closing() && sends_in_flight_ < kSendsInFlight) {
+    if (posting_) {
+      PostFragment();
+    } else if (!MayBegin() || !BeginNext()) {
+      break;
+    }
+  }
+  if (!reports_.empty()) worker_->Ready(this);
+}
+
+bool UcxConnection::BeginNext() {
+  auto outgoing = std::make_shared<Outgoing>();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (queue_.empty()) return false;
+    outgoing->message = std::move(queue_.front());
+    queue_.pop_front();
+    queued_header_bytes_ -= outgoing->message.header.size();
+  }
+  const OutMessage& message = outgoing->message;
+  const uint64_t now_us = NowUs();
+  if (message.expire_us != 0 && message.expire_us <= now_us) {
+    if (message.token != 0) reports_.emplace_back(message.token, Failure::kTimedOut);
+    return true;
+  }
+  if (outgoing_.empty()) last_sent_us_ = now_us;
+  outgoing_.push_back(outgoing);
+  PostFrame(outgoing);
+  return true;
+}
+
+void UcxConnection::PostFrame(const std::shared_ptr<Outgoing>& outgoing) {
+  const OutMessage& message = outgoing->message;
+  uint64_t payload_bytes = 0;
+  SegmentBytes(message.segments, &outgoing->segment_bytes, &payload_bytes);
+  auto op = std::make_unique<SendOp>();
+  op->outgoing = outgoing;
+  op->frame = FrameHeader{};
+  op->frame.sequence = ++last_sequence_;
+  op->frame.segments = static_cast<uint32_t>(outgoing->segment_bytes.size());
+  op->frame.header_bytes = static_cast<uint32_t>(message.header.size());
+  if (payload_bytes <= kInlineBytes) op->frame.inline_bytes = static_cast<uint32_t>(payload_bytes);
+  std::vector<std::byte>& data = op->owned;
+  const auto append = [&data](const void* from, size_t bytes) {
+    const auto* begin = static_cast<const std::byte*>(from);
+    data.insert(data.end(), begin, begin + bytes);
+  };
+  data.reserve(outgoing->segment_bytes.size() * 8 + message.header.size() + op->frame.inline_bytes);
+  append(outgoing->segment_bytes.data(), outgoing->segment_bytes.size() * 8);
+  append(message.header.data(), message.header.size());
+  if (op->frame.inline_bytes != 0) {
+    for (const ConstExtent& extent : message.segments.extents) append(extent.data, extent.bytes);
+    op->bytes = payload_bytes;
+  }
+  outgoing->frame_bytes = data.size();
+  frame_bytes_in_flight_ += data.size();
+  if (op->frame.inline_bytes == payload_bytes) {
+    outgoing->all_posted = true;
+  } else {
+    outgoing->cursor = ExtentCursor<ConstExtent>(&outgoing->message.segments);
+    posting_ = outgoing;
+  }
+  SendOp* raw = op.get();
+  PostOp(std::move(op), kFrame, &raw->frame, sizeof raw->frame, raw->owned.data(), raw->owned.size(), false);
+}
+
+// The next fragment: a piece of one large extent as it is, or several small ones of a segment gathered.
+void UcxConnection::PostFragment() {
+  const auto outgoing = posting_;
+  auto op = std::make_unique<SendOp>();
+  op->outgoing = outgoing;
+  op->fragment = FragmentHeader{};
+  op->fragment.sequence = last_sequence_;
+  op->fragment.index = outgoing->fragments++;
+  ExtentCursor<ConstExtent>& cursor = outgoing->cursor;
+  ConstExtent data = cursor.Here();
+  if (data.bytes >= kRendezvousBytes) {
+    data.bytes = std::min<size_t>(data.bytes, batch() ? kBatchFragmentBytes : kFragmentBytes);
+    cursor.Advance(data.bytes);
+  } else {
+    const uint32_t segment = cursor.segment();
+    while (!cursor.done() && cursor.segment() == segment) {
+      const ConstExtent here = cursor.Here();
+      const size_t bytes = std::min<size_t>(here.bytes, kGatherBytes - op->owned.size());
+      if (here.bytes >= kRendezvousBytes || bytes == 0) break;
+      op->owned.insert(op->owned.end(), here.data, here.data + bytes);
+      cursor.Advance(bytes);
+    }
+    data = {op->owned.data(), op->owned.size()};
+  }
+  op->bytes = data.bytes;
+  if (cursor.done()) {
+    outgoing->all_posted = true;
+    posting_.reset();
+  }
+  SendOp* raw = op.get();
+  PostOp(std::move(op), kFragment, &raw->fragment, sizeof raw->fragment, data.data, data.bytes,
+         data.bytes >= kRendezvousBytes);
+}
+
+void UcxConnection::PostWelcome() {
+  auto op = std::make_unique<SendOp>();
+  op->welcome = WelcomeHeader{};
+  SendOp* raw = op.get();
+  PostOp(std::move(op), kWelcome, &raw->welcome, sizeof raw->welcome, nullptr, 0, false);
+}
+
+void UcxConnection::PostOp(std::unique_ptr<SendOp> op, unsigned id, const void* header, size_t header_bytes,
+                           const void* data, size_t bytes, bool rendezvous) {
+  SendOp* raw = op.release();  // OnSendDone takes it back
+  raw->connection = this;
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = UCP_AM_SEND_FLAG_REPLY | (rendezvous ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER);
+  param.cb.send = &UcxConnection::OnSendDone;
+  param.user_data = raw;
+  sends_in_flight_++;
+  if (raw->outgoing) raw->outgoing->sends++;
+  const ucs_status_ptr_t request = ucp_am_send_nbx(endpoint_, id, header, header_bytes, data, bytes, &param);
+  if (!UCS_PTR_IS_PTR(request)) CompleteOp(raw, UCS_PTR_STATUS(request));
+}
+
+void UcxConnection::OnSendDone(void* request, ucs_status_t status, void* op) {
+  auto* raw = static_cast<SendOp*>(op);
+  ucp_request_free(request);
+  raw->connection->CompleteOp(raw, status);
+}
+
+void UcxConnection::CompleteOp(SendOp* raw, ucs_status_t status) {
+  const std::unique_ptr<SendOp> op(raw);
+  sends_in_flight_--;
+  if (status != UCS_OK) {
+    if (endpoint_error_ == UCS_OK) endpoint_error_ = status;
+  } else {
+    last_sent_us_ = NowUs();
+    shared_->sent_bytes.fetch_add(op->bytes, std::memory_order_relaxed);
+  }
+  // A message with a failed part stays uncompleted: the close that follows reports it.
+  if (op->outgoing && status == UCS_OK) {
+    Outgoing& outgoing = *op->outgoing;
+    outgoing.sends--;
+    if (outgoing.completed()) {
+      outgoing.reported = true;
+      shared_->sent_messages.fetch_add(1, std::memory_order_relaxed);
+      if (outgoing.message.token != 0) reports_.emplace_back(outgoing.message.token, Failure::kNone);
+    }
+    while (!outgoing_.empty() && outgoing_.front()->reported) {
+      frame_bytes_in_flight_ -= outgoing_.front()->frame_bytes;
+      outgoing_.pop_front();
+    }
+  }
+  worker_->Ready(this);
+}
+
+void UcxConnection::ReportSent() {
+  if (reports_.empty() || !handler_) return;
+  const auto reports = std::move(reports_);
+  reports_.clear();
+  for (const auto& [token, failure] : reports) handler_->OnSent(*this, token, failure);
+}
+
+}  // namespace larder::transport::ucx
