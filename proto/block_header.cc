@@ -9,7 +9,7 @@ constexpr uint32_t kMagic = 0x3148424c;  // "LBH1"
 constexpr uint16_t kVersion = 1;
 constexpr size_t kFixedBytes = 144;
 constexpr size_t kCrcBytes = 4;
-// 4,096 parts, the codec data and the constituents are 106,648 bytes; the rest is for extensions.
+// 4,096 parts, the codec data and the constituents are 106,656 bytes; the rest is for extensions.
 constexpr size_t kHeaderBytesMax = 256 * 1024;
 
 static_assert(sizeof(PartRecord) == 8 && sizeof(ChainHash) == 32);

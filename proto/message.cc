@@ -109,8 +109,11 @@ Status DecodeHashes(ByteView payload, uint32_t count, std::vector<ChainHash>* ou
     return Invalid("payload of " + std::to_string(payload.size()) + " bytes for " + std::to_string(count) +
                    " hashes of 32");
   }
-  out->resize(count);
-  if (count != 0) std::memcpy(out->data(), payload.data(), payload.size());
+  // A hash is bytes and nothing else, so the payload can be read as hashes; copying it in one go spares the
+  // zeros that resize() would write first.
+  static_assert(alignof(ChainHash) == 1 && std::is_trivially_copyable_v<ChainHash>);
+  const auto* hashes = reinterpret_cast<const ChainHash*>(payload.data());
+  out->assign(hashes, hashes + count);
   return Status::Ok();
 }
 

@@ -99,8 +99,9 @@ void NodeTable::Normalize() {
   std::ranges::sort(nodes, [](const NodeRecord& a, const NodeRecord& b) {
     return a.id != b.id ? a.id < b.id : a.incarnation > b.incarnation;
   });
-  const auto doubles = std::ranges::unique(nodes, {}, &NodeRecord::id);
-  nodes.erase(doubles.begin(), doubles.end());
+  const auto doubles = std::unique(nodes.begin(), nodes.end(),
+                                   [](const NodeRecord& a, const NodeRecord& b) { return a.id == b.id; });
+  nodes.erase(doubles, nodes.end());
 }
 
 Digest NodeTable::digest() const {
