@@ -1,9 +1,9 @@
 // Larder's C++ client. Finds blocks by the hash of the prefix that they encode, pulls them into the caller's
 // memory and verifies every byte there, and puts blocks that a prefill computed.
 //
-// Promises. No call throws, logs, aborts, installs a signal handler, or blocks past its deadline. A dead, slow or
-// full node is a miss (or a put that is not stored) with its reason, never an error of the whole batch. A block
-// whose bytes do not verify is reported to its node and is never handed out as a hit.
+// Promises. No call throws, logs, aborts, installs a signal handler, or blocks past its deadline. A dead,
+// slow or full node is a miss (or a put that is not stored) with its reason, never an error of the whole
+// batch. A block whose bytes do not verify is reported to its node and is never handed out as a hit.
 //
 // Threads. A Client may be used from any thread at the same time. Completions arrive on a CompletionQueue; no
 // user code runs on the client's own threads.
@@ -26,41 +26,48 @@
 namespace larder {
 
 struct ClientOptions {
-  std::vector<std::string> seeds;        // "host:port" of any nodes; the rest of the table comes from them
-  std::string transport = "auto";        // "auto", "tcp", "shm", "ucx": one for all peers
-  std::string token;                     // credential; empty: anonymous
-  std::string client_name;               // for people
-  int io_threads = 2;                    // 1..16
-  uint32_t connections_per_peer = 2;     // of each priority class, opened on first use; 1..8
-  uint32_t replicas = 1;                 // copies that puts make and gets look for; 1..4
+  std::vector<std::string> seeds;     // "host:port" of any nodes; the rest of the table comes from them
+  std::string transport = "auto";     // "auto", "tcp", "shm", "ucx": one for all peers
+  std::string token;                  // credential; empty: anonymous
+  std::string client_name;            // for people
+  int io_threads = 2;                 // 1..16
+  uint32_t connections_per_peer = 2;  // of each priority class, opened on first use; 1..8
+  uint32_t replicas = 1;              // copies that puts make and gets look for; 1..4
   uint64_t bytes_in_flight_max = 256ull << 20;  // of all peers; beyond it operations wait their turn
   uint64_t peer_bytes_in_flight_max = 64ull << 20;
-  uint32_t operations_max = 4096;        // submitted and not completed; beyond it Submit answers kBusy
+  uint32_t operations_max = 4096;  // submitted and not completed; beyond it Submit answers kBusy
   uint64_t default_deadline_us = 5'000'000;
   uint64_t connect_timeout_us = 1'000'000;
-  uint64_t backoff_min_us = 50'000;      // a peer that failed is left alone for so long, doubling up to
+  uint64_t backoff_min_us = 50'000;  // a peer that failed is left alone for so long, doubling up to
   uint64_t backoff_max_us = 2'000'000;
-  bool verify = true;                    // false only to measure what verification costs
+  bool verify = true;  // false only to measure what verification costs
   uint32_t spin_us = 0;
 };
 
 struct CallOptions {
-  uint64_t deadline_us = 0;              // from now; 0: the client's default
+  uint64_t deadline_us = 0;  // from now; 0: the client's default
   Priority priority = Priority::kInteractive;
 };
 
 enum class Outcome : uint8_t {
   kHit = 0,
-  kMiss = 1,       // `reason` says why
-  kCorrupt = 2,    // every copy that was read failed verification
-  kRefused = 3,    // the node said no (bound reached, denied)
+  kMiss = 1,     // `reason` says why
+  kCorrupt = 2,  // every copy that was read failed verification
+  kRefused = 3,  // the node said no (bound reached, denied)
   kTimedOut = 4,
 };
 std::string_view OutcomeName(Outcome outcome);
 
-// Reading memory: segments of a block's packed payload `[layer][head group]...` of the asked rectangle, in order.
-struct MutableExtent { void* data = nullptr; size_t bytes = 0; };
-struct ConstExtentRef { const void* data = nullptr; size_t bytes = 0; };
+// Reading memory: segments of a block's packed payload `[layer][head group]...` of the asked rectangle, in
+// order.
+struct MutableExtent {
+  void* data = nullptr;
+  size_t bytes = 0;
+};
+struct ConstExtentRef {
+  const void* data = nullptr;
+  size_t bytes = 0;
+};
 
 // A namespace that was opened; cheap to copy, valid as long as its client.
 struct NamespaceHandle {
@@ -70,26 +77,26 @@ struct NamespaceHandle {
   bool valid() const { return index != UINT32_MAX; }
 };
 
-// A group of the engine's KV cache. A full-attention group needs every block of a prefix, a sliding window only
-// the last `window_blocks` of it.
+// A group of the engine's KV cache. A full-attention group needs every block of a prefix, a sliding window
+// only the last `window_blocks` of it.
 struct GroupSpec {
   uint16_t group = 0;
   uint32_t window_blocks = 0;  // 0: full attention
 };
 
 struct MatchRequest {
-  std::span<const ChainHash> chain;      // in order, at most kHashesMax
+  std::span<const ChainHash> chain;  // in order, at most kHashesMax
   std::vector<GroupSpec> groups = {{}};
-  Rectangle rectangle;                   // ignored when `whole`
-  bool whole = true;                     // the whole grid
-  uint64_t pin_us = 0;                   // 0: no pin
+  Rectangle rectangle;  // ignored when `whole`
+  bool whole = true;    // the whole grid
+  uint64_t pin_us = 0;  // 0: no pin
 };
 struct MatchResult {
-  Status status;                         // not ok: nothing could be asked at all (bad arguments, busy)
-  uint32_t usable_length = 0;            // longest prefix usable by every group
-  std::vector<Presence> presence;        // [key][group]; kUnreachable where a home did not answer
-  std::vector<uint32_t> estimate_us;     // [key]: until a get of the block would end; 0: unknown
-  uint64_t pin = 0;                      // Release it; 0: nothing pinned
+  Status status;                      // not ok: nothing could be asked at all (bad arguments, busy)
+  uint32_t usable_length = 0;         // longest prefix usable by every group
+  std::vector<Presence> presence;     // [key][group]; kUnreachable where a home did not answer
+  std::vector<uint32_t> estimate_us;  // [key]: until a get of the block would end; 0: unknown
+  uint64_t pin = 0;                   // Release it; 0: nothing pinned
 };
 
 // The longest L such that every full group has blocks 0..L-1 and every window group has its last
@@ -99,16 +106,16 @@ uint32_t UsableLength(std::span<const Presence> presence, size_t keys, std::span
 struct GetItem {
   ChainHash hash;
   uint16_t group = 0;
-  Rectangle rectangle;                   // ignored when `whole`
+  Rectangle rectangle;  // ignored when `whole`
   bool whole = true;
-  std::vector<MutableExtent> extents;    // add up to the payload of the rectangle
+  std::vector<MutableExtent> extents;  // add up to the payload of the rectangle
 };
 struct BlockResult {
   Outcome outcome = Outcome::kMiss;
   Presence reason = Presence::kNeverStored;
-  uint64_t bytes = 0;                    // of a hit
-  Digest writer{};                       // of a hit: who wrote it (first piece)
-  uint64_t created_ms = 0;               // of a hit: by the node's clock (oldest piece)
+  uint64_t bytes = 0;       // of a hit
+  Digest writer{};          // of a hit: who wrote it (first piece)
+  uint64_t created_ms = 0;  // of a hit: by the node's clock (oldest piece)
 };
 
 struct PutItem {
@@ -116,16 +123,16 @@ struct PutItem {
   uint16_t group = 0;
   Rectangle rectangle;
   bool whole = true;
-  std::vector<ConstExtentRef> extents;   // the packed payload
+  std::vector<ConstExtentRef> extents;  // the packed payload
   // Bytes of each part in PartIndex order, as runs; empty: all parts are equal.
   std::vector<PartRun> parts;
-  std::vector<ChainHash> constituents;   // engine's own hashes, when the block is made of several
-  uint32_t depth = 0;                    // position in its chain, for eviction order
+  std::vector<ChainHash> constituents;  // engine's own hashes, when the block is made of several
+  uint32_t depth = 0;                   // position in its chain, for eviction order
 };
 struct PutResult {
-  PutState state = PutState::kBusy;      // the best of its copies
-  Status why;                            // when not stored, exists or differs
-  uint32_t copies = 0;                   // nodes that have it now
+  PutState state = PutState::kBusy;  // the best of its copies
+  Status why;                        // when not stored, exists or differs
+  uint32_t copies = 0;               // nodes that have it now
   bool there() const {
     return state == PutState::kStored || state == PutState::kExists || state == PutState::kDiffers;
   }
@@ -138,22 +145,23 @@ struct WaitRequest {
   bool whole = true;
 };
 
-struct TouchRequest {                    // once a request, when it knows what it used
+struct TouchRequest {  // once a request, when it knows what it used
   std::span<const ChainHash> chain;
   std::vector<uint16_t> groups = {0};
   uint32_t usable_length = 0;
 };
 
-using OperationId = uint64_t;            // 0: none
+using OperationId = uint64_t;  // 0: none
 
 struct Completion {
   OperationId id = 0;
   uint64_t user_data = 0;
-  Status status;                         // of the operation as a whole
-  MatchResult match;                     // of SubmitMatch
-  std::vector<BlockResult> blocks;       // of SubmitGet, in the order of its items
-  std::vector<PutResult> puts;           // of SubmitPut
-  uint32_t leading = 0;                  // of SubmitWait: leading blocks that are there
+  Status status;                    // of the operation as a whole
+  MatchResult match;                // of SubmitMatch
+  std::vector<BlockResult> blocks;  // of SubmitGet, in the order of its items
+  std::vector<PutResult> puts;      // of SubmitPut
+  uint32_t leading = 0;             // of SubmitWait: leading blocks that are there
+  uint64_t count = 0;               // of Remove, Clear and Ping inside the library: blocks; microseconds
 };
 
 // Completed operations, in the order of completion. Bounded by operations_max: every operation has its place.
@@ -182,8 +190,8 @@ struct PeerInfo {
   std::string last_error;
 };
 
-// Memory for transfers: page-aligned, known to the transports (no copy over shm, registered for RDMA). The memory
-// lives until both the Buffer and every operation on it are gone.
+// Memory for transfers: page-aligned, known to the transports (no copy over shm, registered for RDMA). The
+// memory lives until both the Buffer and every operation on it are gone.
 class Buffer {
  public:
   virtual ~Buffer() = default;
@@ -203,7 +211,8 @@ class Client {
                                                 std::string_view salt = "") = 0;
 
   // Blocking calls.
-  virtual MatchResult Match(const NamespaceHandle& ns, const MatchRequest& request, const CallOptions& = {}) = 0;
+  virtual MatchResult Match(const NamespaceHandle& ns, const MatchRequest& request,
+                            const CallOptions& = {}) = 0;
   virtual std::vector<BlockResult> Get(const NamespaceHandle& ns, std::span<const GetItem> items,
                                        const CallOptions& = {}) = 0;
   virtual std::vector<PutResult> Put(const NamespaceHandle& ns, std::span<const PutItem> items,
@@ -220,17 +229,19 @@ class Client {
   // On every node of the table: blocks removed, and an error that names the nodes that did not answer.
   virtual Result<uint64_t> Clear(const NamespaceHandle& ns, const CallOptions& = {}) = 0;
 
-  // The same, asynchronous. Items are copied, what their extents point to is not. kBusy when operations_max is
-  // reached. `queue` outlives the operation.
+  // The same, asynchronous. Items are copied, what their extents point to is not. kBusy when operations_max
+  // is reached. `queue` outlives the operation.
   virtual std::unique_ptr<CompletionQueue> MakeQueue() = 0;
-  virtual Result<OperationId> SubmitMatch(CompletionQueue* queue, uint64_t user_data, const NamespaceHandle& ns,
-                                          const MatchRequest& request, const CallOptions& = {}) = 0;
+  virtual Result<OperationId> SubmitMatch(CompletionQueue* queue, uint64_t user_data,
+                                          const NamespaceHandle& ns, const MatchRequest& request,
+                                          const CallOptions& = {}) = 0;
   virtual Result<OperationId> SubmitGet(CompletionQueue* queue, uint64_t user_data, const NamespaceHandle& ns,
                                         std::span<const GetItem> items, const CallOptions& = {}) = 0;
   virtual Result<OperationId> SubmitPut(CompletionQueue* queue, uint64_t user_data, const NamespaceHandle& ns,
                                         std::span<const PutItem> items, const CallOptions& = {}) = 0;
-  virtual Result<OperationId> SubmitWait(CompletionQueue* queue, uint64_t user_data, const NamespaceHandle& ns,
-                                         const WaitRequest& request, const CallOptions& = {}) = 0;
+  virtual Result<OperationId> SubmitWait(CompletionQueue* queue, uint64_t user_data,
+                                         const NamespaceHandle& ns, const WaitRequest& request,
+                                         const CallOptions& = {}) = 0;
   // It completes soon with kCancelled (or with what it already had).
   virtual void Cancel(OperationId id) = 0;
 

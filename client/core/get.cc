@@ -1,0 +1,233 @@
+// Gets: shares by home, chunks on links, verified landings, the next copy.
+#include <algorithm>
+
+#include "client/core/core.h"
+
+namespace larder::client {
+namespace {
+
+Outcome OutcomeOf(Presence reason) {
+  switch (reason) {
+    case Presence::kBusy:
+    case Presence::kRefused:
+      return Outcome::kRefused;
+    case Presence::kTimedOut:
+      return Outcome::kTimedOut;
+    default:
+      return Outcome::kMiss;
+  }
+}
+
+}  // namespace
+
+// Gives each item to the copy that is its turn, or its outcome when no copy is left.
+void Core::RouteTargets(GetOperation* get, std::vector<uint32_t> items) {
+  std::vector<std::pair<Peer*, Share>> shares;
+  const uint64_t most_bytes = ItemBytesMax(get->priority);
+  for (const uint32_t item : items) {
+    GetTarget& target = get->targets[item];
+    if (target.bytes > most_bytes) {
+      SettleTarget(get, item, Outcome::kRefused, Presence::kBusy);
+      continue;
+    }
+    Peer* peer = Candidate(target.ref.hash, target.copy, false);
+    while (peer != nullptr && !Usable(peer)) {
+      if (!target.answered) get->results[item].reason = Presence::kUnreachable;
+      target.again = false;
+      peer = Candidate(target.ref.hash, ++target.copy, false);
+    }
+    if (peer == nullptr) {
+      if (!target.answered) get->results[item].reason = Presence::kUnreachable;
+      const Presence reason = get->results[item].reason;
+      SettleTarget(get, item, target.corrupt ? Outcome::kCorrupt : OutcomeOf(reason),
+                   target.corrupt ? Presence::kCorrupt : reason);
+      continue;
+    }
+    auto share =
+        std::find_if(shares.begin(), shares.end(), [&](const auto& entry) { return entry.first == peer; });
+    if (share == shares.end()) share = shares.insert(shares.end(), {peer, Share{}});
+    share->second.items.push_back(item);
+    share->second.chunk_bytes += target.bytes;
+  }
+  for (auto& [peer, share] : shares) QueueShare(get, peer, std::move(share));
+}
+
+// chunk_bytes comes in as the bytes of the share: two chunks in flight on each connection.
+void Core::QueueShare(Operation* operation, Peer* peer, Share&& share) {
+  const uint64_t ways = uint64_t{2} * std::clamp<uint32_t>(options_.client.connections_per_peer, 1, 8);
+  share.operation = operation;
+  share.chunk_bytes = std::clamp((share.chunk_bytes + ways - 1) / ways, kChunkBytesMin, kChunkBytesMax);
+  peer->lanes[static_cast<size_t>(operation->priority)].shares.push_back(std::move(share));
+  MarkDirty(peer);
+}
+
+bool Core::SendGetChunk(Peer* peer, Link* link, Share* share) {
+  auto* get = static_cast<GetOperation*>(share->operation);
+  auto call = std::make_unique<Call>();
+  larder::Get message;
+  uint64_t bytes = 0;
+  uint32_t parts = 0;
+  size_t at = share->next;
+  const bool alone = get->targets[share->items[at]].alone;
+  for (; at < share->items.size() && message.blocks.size() < kBlocksMax; ++at) {
+    const GetTarget& target = get->targets[share->items[at]];
+    const bool full = bytes + target.bytes / 2 > share->chunk_bytes ||
+                      bytes + target.bytes > link->batch_bytes_max ||
+                      parts + target.ref.rectangle.parts() > kChunkPartsMax || alone;
+    if (!message.blocks.empty() && full) break;
+    if (!MayHold(peer, static_cast<size_t>(link->lane), bytes + target.bytes)) break;
+    bytes += target.bytes;
+    parts += target.ref.rectangle.parts();
+    message.blocks.push_back(target.ref);
+    call->items.push_back(share->items[at]);
+  }
+  if (message.blocks.empty()) return false;
+  share->next = at;
+  call->verb = Verb::kGet;
+  call->operation = get;
+  call->name_space = get->name_space;
+  call->window_bytes = bytes;
+  call->held_bytes = bytes;
+  Hold(peer, bytes);
+  message.number = link->namespaces[get->name_space].number;
+  Call* sent = Launch(link, std::move(call));
+  Transmit(link, Encode(EnvelopeFor(*sent), message), nullptr);
+  return true;
+}
+
+void Core::OnGetReply(std::unique_ptr<Call> call, Link* link, ByteView record, bool landed) {
+  auto* get = static_cast<GetOperation*>(call->operation);
+  if (call->landing != nullptr) {
+    --get->landings;
+    OnLanded(call.get());
+    return MayComplete(get);
+  }
+  std::vector<uint32_t> again;
+  if (landed && call->refused.empty()) {
+    // Without a payload there are only misses; a hit here is nonsense.
+    GetReply reply;
+    Status status = Decode(record, &reply);
+    transport::LandSegments none;
+    std::vector<LandingTarget> targets;
+    for (const uint32_t item : call->items) targets.push_back({get->targets[item].ref.rectangle, {}});
+    if (status.ok()) status = PlanLanding(reply, targets, {}, &none);
+    if (status.ok()) {
+      for (size_t i = 0; i < call->items.size(); ++i) {
+        NextCopy(get, call->items[i], reply.blocks[i].presence, true, false, &again);
+      }
+      return RouteTargets(get, std::move(again));
+    }
+    call->refused = status.ToString();
+    call->nonsense = true;
+  }
+  for (const uint32_t item : call->items) {
+    GetTarget& target = get->targets[item];
+    // One block of another size than the caller's memory must not cost its neighbours: each is asked alone.
+    const bool single = call->items.size() == 1;
+    if (!call->nonsense && !single && !target.alone) {
+      target.alone = true;
+      again.push_back(item);
+      continue;
+    }
+    target.corrupt |= call->nonsense;
+    NextCopy(get, item, call->nonsense ? Presence::kCorrupt : Presence::kRefused, true, false, &again);
+  }
+  if (call->nonsense) Misbehaved(link, call->refused);
+  RouteTargets(get, std::move(again));
+}
+
+// The payload is over: landed, diverted or broken off. What is whole and verified is a hit in any case.
+void Core::OnLanded(Call* call) {
+  auto* get = static_cast<GetOperation*>(call->operation);
+  const Landing& landing = *call->landing;
+  std::vector<uint32_t> again;
+  for (size_t i = 0; i < call->items.size(); ++i) {
+    const uint32_t item = call->items[i];
+    const GetReply::Block& block = landing.reply(i);
+    if (!IsHit(block.presence)) {
+      NextCopy(get, item, block.presence, true, false, &again);
+    } else if (landing.good(i)) {
+      BlockResult& result = get->results[item];
+      result.bytes = get->targets[item].bytes;
+      result.writer = block.sources[0].writer;
+      result.created_ms = block.sources[0].created_ms;
+      for (const GetReply::Source& source : block.sources) {
+        result.created_ms = std::min(result.created_ms, source.created_ms);
+      }
+      SettleTarget(get, item, Outcome::kHit, block.presence);
+    } else if (landing.whole(i)) {
+      // Over shm the descriptor may have expired under a slow copy: the same copy gets a second chance.
+      const bool may_repeat = call->link_transport_shm && !get->targets[item].again;
+      if (!may_repeat) {
+        get->targets[item].corrupt = true;
+        ReportCorrupt(call->peer, get->name_space, get->targets[item].ref);
+      }
+      NextCopy(get, item, Presence::kCorrupt, true, may_repeat, &again);
+    } else {
+      NextCopy(get, item, Presence::kUnreachable, false, true, &again);
+    }
+  }
+  RouteTargets(get, std::move(again));
+}
+
+// Moves the item on to the copy after this one (or to this one again); RouteTargets takes it from there.
+void Core::NextCopy(GetOperation* get, uint32_t item, Presence reason, bool answered, bool may_repeat,
+                    std::vector<uint32_t>* again) {
+  GetTarget& target = get->targets[item];
+  if (target.settled) return;
+  if (answered || !target.answered) get->results[item].reason = reason;
+  target.answered |= answered;
+  if (get->ending) {
+    const bool cancelled = get->status.code() == Code::kCancelled;
+    return SettleTarget(get, item,
+                        target.corrupt ? Outcome::kCorrupt
+                        : cancelled    ? Outcome::kMiss
+                                       : Outcome::kTimedOut,
+                        target.corrupt ? Presence::kCorrupt : Presence::kTimedOut);
+  }
+  const bool repeat = may_repeat && !target.again;
+  if (!repeat) ++target.copy;
+  target.again = repeat;
+  again->push_back(item);
+}
+
+void Core::SettleTarget(GetOperation* get, uint32_t item, Outcome outcome, Presence reason) {
+  GetTarget& target = get->targets[item];
+  if (target.settled) return;
+  target.settled = true;
+  BlockResult& result = get->results[item];
+  result.outcome = outcome;
+  result.reason = reason;
+  switch (outcome) {
+    case Outcome::kHit:
+      ++stats_.hits;
+      stats_.bytes_pulled += result.bytes;
+      break;
+    case Outcome::kMiss:
+      ++stats_.misses;
+      ++stats_.miss_by_reason[static_cast<uint8_t>(reason)];
+      break;
+    case Outcome::kCorrupt:
+      ++stats_.corrupt;
+      break;
+    case Outcome::kRefused:
+      ++stats_.refused;
+      break;
+    case Outcome::kTimedOut:
+      ++stats_.timed_out;
+      break;
+  }
+  --get->open_items;
+  MayComplete(get);
+}
+
+void Core::ReportCorrupt(Peer* peer, uint32_t name_space, const BlockRef& block) {
+  ++stats_.reports;
+  Notice notice;
+  notice.verb = Verb::kReport;
+  notice.name_space = name_space;
+  notice.blocks = {block};
+  AddNotice(peer, std::move(notice));
+}
+
+}  // namespace larder::client

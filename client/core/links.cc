@@ -1,0 +1,311 @@
+// Connections: connect, greet, open namespaces, notice silence, and what a broken one means.
+#include <algorithm>
+#include <utility>
+
+#include "client/core/core.h"
+
+namespace larder::client {
+
+Link* Core::FindLink(LinkId id) {
+  const auto found = links_.find(id);
+  return found == links_.end() ? nullptr : found->second.get();
+}
+
+Link* Core::Connect(Peer* peer, const Endpoint& endpoint, Priority lane) {
+  auto owned = std::make_unique<Link>();
+  Link* link = owned.get();
+  link->id = ++last_id_;
+  link->peer = peer;
+  link->endpoint = endpoint;
+  link->lane = lane;
+  links_.emplace(link->id, std::move(owned));
+  int loop = -1;
+  if (peer != nullptr) {
+    peer->lanes[static_cast<size_t>(lane)].links.push_back(link);
+    loop = peer->next_loop++ % std::max(options_.client.io_threads, 1);
+  }
+  timers_.insert({now_us_ + options_.client.connect_timeout_us, TimerKind::kGreeting, link->id});
+  effects_->Connect(link->id, endpoint, lane, loop, options_.client.connect_timeout_us);
+  return link;
+}
+
+// One more seed, unless one is being asked already. While there is no table, every backoff_min_us.
+void Core::ConnectSeeds() {
+  const std::vector<std::string>& seeds = options_.client.seeds;
+  if (seeds.empty() || closing_) return;
+  const bool asking = std::any_of(links_.begin(), links_.end(), [](const auto& entry) {
+    return entry.second->peer == nullptr && entry.second->state != Link::State::kClosing;
+  });
+  if (!asking) {
+    Link* link = Connect(nullptr, {"tcp", seeds[next_seed_ % seeds.size()]}, Priority::kInteractive);
+    link->seed = next_seed_++;
+  }
+  if (routing_ != nullptr) return;
+  for (const auto& [id, operation] : operations_) {
+    if (operation->kind != Kind::kOpen) continue;
+    timers_.insert(
+        {now_us_ + std::max<uint64_t>(options_.client.backoff_min_us, 1000), TimerKind::kSeeds, id});
+    return;
+  }
+}
+
+void Core::OnOpen(LinkId id, uint64_t now_us) {
+  now_us_ = now_us;
+  Link* link = FindLink(id);
+  if (link == nullptr || link->state != Link::State::kConnecting) return;
+  link->state = Link::State::kGreeting;
+  link->received = 1;
+  Hello hello;
+  hello.lane = link->lane;
+  hello.token = options_.client.token;
+  hello.client_name = options_.client.client_name;
+  auto call = std::make_unique<Call>();
+  call->verb = Verb::kHello;
+  Call* sent = Launch(link, std::move(call));
+  Transmit(link, Encode(EnvelopeFor(*sent), hello), nullptr);
+  // Open goes ahead with Hello for what is waiting: one round trip instead of two.
+  if (link->peer != nullptr) {
+    const Lane& lane = link->peer->lanes[static_cast<size_t>(link->lane)];
+    for (const Share& share : lane.shares) OpenNamespace(link, share.operation->name_space);
+    for (const auto& waiting : lane.waiting) OpenNamespace(link, waiting->name_space);
+  }
+  Settle();
+}
+
+void Core::OpenNamespace(Link* link, uint32_t name_space) {
+  if (name_space >= namespaces_.size()) return;
+  if (link->namespaces.size() <= name_space) link->namespaces.resize(name_space + 1);
+  NamespaceOnLink& state = link->namespaces[name_space];
+  if (state.state != NamespaceOnLink::State::kUnknown) return;
+  state.state = NamespaceOnLink::State::kOpening;
+  const ClientNamespace& known = namespaces_[name_space];
+  Open open;
+  open.identity = known.identity;
+  open.tenant = known.tenant;
+  open.salt_digest = known.salt_digest;
+  auto call = std::make_unique<Call>();
+  call->verb = Verb::kOpen;
+  call->name_space = name_space;
+  Call* sent = Launch(link, std::move(call));
+  Transmit(link, Encode(EnvelopeFor(*sent), open), nullptr);
+}
+
+void Core::OnHello(Link* link, const Envelope& envelope, ByteView record) {
+  HelloReply reply;
+  if (envelope.code != Code::kOk) {
+    ErrorText error;
+    const Status decoded = Decode(record, &error);
+    const std::string why = std::string(CodeName(envelope.code)) + (decoded.ok() ? ": " + error.text : "");
+    LostWithoutGreeting(*link, why);
+    CloseLink(link, transport::Failure::kRefused);
+    return;
+  }
+  const Status decoded = Decode(record, &reply);
+  if (!decoded.ok()) return Misbehaved(link, decoded.ToString());
+  if (reply.version < kWireVersionMin || reply.version > kWireVersionMax || reply.requests_max == 0) {
+    return Misbehaved(link, "Hello answered with version " + std::to_string(reply.version));
+  }
+  Result<NodeTable> table = DecodeTable(reply.table);
+  if (!table.ok()) return Misbehaved(link, table.status().ToString());
+  link->state = Link::State::kReady;
+  link->requests_max = reply.requests_max;
+  link->batch_bytes_max = reply.batch_bytes_max == 0 ? kBatchBytesMax : reply.batch_bytes_max;
+  link->node_id = reply.node_id;
+  for (const NodeRecord& node : table->nodes) {
+    if (node.id == reply.node_id) link->introduction = node;
+  }
+  OfferTable(std::move(table.value()));
+  Adopt(link);
+}
+
+void Core::OfferTable(NodeTable&& table) {
+  const bool newer = routing_ == nullptr
+                         ? routing_wanted_ == 0 || table.epoch > routing_wanted_epoch_
+                         : table.epoch > std::max(routing_->table.epoch, routing_wanted_epoch_);
+  if (!newer) return;
+  routing_wanted_epoch_ = table.epoch;
+  ++routing_wanted_;
+  effects_->BuildRouting(std::move(table));
+}
+
+void Core::OnTable(Link* link, ByteView record) {
+  TablePush push;
+  const Status decoded = Decode(record, &push);
+  if (!decoded.ok()) return Misbehaved(link, decoded.ToString());
+  Result<NodeTable> table = DecodeTable(push.table);
+  if (!table.ok()) return Misbehaved(link, table.status().ToString());
+  OfferTable(std::move(table.value()));
+}
+
+// A link that has greeted joins its peer; a seed's becomes its node's.
+void Core::Adopt(Link* link) {
+  if (link->state != Link::State::kReady) return;
+  if (link->peer == nullptr) {
+    const auto found = peers_.find(link->node_id);
+    if (found == peers_.end()) {
+      if (routing_ != nullptr && routing_wanted_epoch_ <= routing_->table.epoch) {
+        CloseLink(link, transport::Failure::kNone);  // a node that its own table does not know
+      }
+      return;
+    }
+    link->peer = found->second.get();
+    link->peer->lanes[static_cast<size_t>(link->lane)].links.push_back(link);
+  }
+  Peer* peer = link->peer;
+  if (link->node_id != peer->record.id) {
+    return Misbehaved(link, "the node at " + link->endpoint.address + " says it is " + link->node_id);
+  }
+  if (link->introduction) {
+    if (!peer->introduced || peer->record.incarnation != link->introduction->incarnation) {
+      peer->avoid_shm = peer->avoid_ucx = false;
+    }
+    // Its address stays the table's: that one is known to lead here.
+    const std::string data_address = peer->record.data_address;
+    peer->record = *link->introduction;
+    if (!data_address.empty()) peer->record.data_address = data_address;
+    link->introduction.reset();
+  }
+  peer->introduced = true;
+  if (peer->was_up && peer->down) ++stats_.reconnects;
+  peer->down = false;
+  peer->was_up = true;
+  peer->backoff_us = 0;
+  peer->last_error.clear();
+  MarkDirty(peer);
+}
+
+void Core::OnOpenReply(Link* link, const Call& call, const Envelope& envelope, ByteView record) {
+  NamespaceOnLink& state = link->namespaces[call.name_space];
+  OpenReply reply;
+  ErrorText error;
+  Status why;
+  if (envelope.code != Code::kOk) {
+    const Status decoded = Decode(record, &error);
+    why = Status(envelope.code, decoded.ok() ? error.text : "the node refused the namespace");
+  } else {
+    why = Decode(record, &reply);
+    if (!why.ok()) return Misbehaved(link, why.ToString());
+    if (reply.name_space != namespaces_[call.name_space].name_space) {
+      why = Status(Code::kCorrupt, "the node computed another namespace: versions differ");
+    }
+  }
+  state.state = why.ok() ? NamespaceOnLink::State::kOpen : NamespaceOnLink::State::kRefused;
+  state.number = reply.number;
+  if (!why.ok() && link->peer != nullptr) {
+    link->peer->last_error = why.ToString();
+    FailNamespace(link->peer, call.name_space, why);
+  }
+  if (link->peer != nullptr) MarkDirty(link->peer);
+}
+
+void Core::CloseLink(Link* link, transport::Failure why) {
+  if (link->state == Link::State::kClosing) return;
+  link->greeted = link->state == Link::State::kReady;
+  link->state = Link::State::kClosing;
+  effects_->Close(link->id, why);
+}
+
+// The peer sent what makes no sense: nothing it says is believed any more, until it has had time to change.
+void Core::Misbehaved(Link* link, const std::string& what) {
+  if (link->peer != nullptr) MarkDown(link->peer, what);
+  CloseLink(link, transport::Failure::kProtocol);
+}
+
+// A connection that never came up says more than one that broke: the node is not there (any more).
+void Core::LostWithoutGreeting(const Link& link, const std::string& why) {
+  Peer* peer = link.peer;
+  if (peer == nullptr) return;
+  Lane& lane = peer->lanes[static_cast<size_t>(link.lane)];
+  if (link.endpoint.transport != "tcp" && options_.client.transport == "auto") {
+    (link.endpoint.transport == "shm" ? peer->avoid_shm : peer->avoid_ucx) = true;
+    peer->last_error = why;
+    MarkDirty(peer);
+    return;
+  }
+  const bool others = std::any_of(lane.links.begin(), lane.links.end(), [&](const Link* other) {
+    return other->id != link.id && other->state == Link::State::kReady && other->endpoint == link.endpoint;
+  });
+  if (others) {
+    lane.retry_us = now_us_ + std::max<uint64_t>(options_.client.backoff_min_us, 1);
+    return;
+  }
+  MarkDown(peer, why);
+}
+
+void Core::OnClosed(LinkId id, const transport::Error& why, uint64_t now_us) {
+  now_us_ = now_us;
+  const auto found = links_.find(id);
+  if (found == links_.end()) return;
+  const std::unique_ptr<Link> link = std::move(found->second);
+  links_.erase(found);
+  const bool greeted = link->state == Link::State::kReady || link->greeted;
+  const std::string text =
+      std::string(transport::FailureName(why.failure)) + (why.text.empty() ? "" : ": " + why.text);
+  if (Peer* peer = link->peer) {
+    std::erase(peer->lanes[static_cast<size_t>(link->lane)].links, link.get());
+    if (!greeted && !closing_) LostWithoutGreeting(*link, text);
+    if (greeted && !peer->down) peer->last_error = text;
+    MarkDirty(peer);
+  }
+  auto calls = std::move(link->calls);
+  link->calls.clear();
+  for (auto& [request, call] : calls) {
+    if (call->held_bytes != 0) Unhold(call->peer, std::exchange(call->held_bytes, 0));
+    if (call->operation == nullptr) continue;
+    std::erase(call->operation->calls, call.get());
+    if (call->landing != nullptr) {
+      --call->operation->landings;
+      OnLanded(call.get());
+      continue;
+    }
+    FailCall(std::move(call), Presence::kUnreachable, Status(Code::kUnavailable, text));
+  }
+  if (link->peer == nullptr && routing_ == nullptr) {
+    last_seed_error_ = link->endpoint.address + ": " + text;
+  }
+  Settle();
+}
+
+uint64_t Core::Progress(const Link& link) const {
+  uint64_t progress = link.received;
+  for (const auto& [request, call] : link.calls) {
+    if (call->landing != nullptr) progress += call->landing->steps();
+  }
+  return progress;
+}
+
+void Core::ArmSilence(Link* link) {
+  if (link->check_armed) return;
+  link->check_armed = true;
+  link->ping_sent = false;
+  link->progress_seen = Progress(*link);
+  timers_.insert({now_us_ + kSilenceUs, TimerKind::kSilence, link->id});
+}
+
+// Answers are due and nothing has come for a while: ask for a sign of life, and give up on a node without
+// one. Long waits for blocks that are being written are silent too, so silence alone means nothing.
+void Core::OnSilence(Link* link) {
+  link->check_armed = false;
+  if (link->state == Link::State::kClosing) return;
+  const bool due = std::any_of(link->calls.begin(), link->calls.end(), [](const auto& entry) {
+    return entry.second->operation != nullptr || entry.second->verb == Verb::kOpen ||
+           entry.second->verb == Verb::kHello;
+  });
+  if (!due) return;
+  const uint64_t progress = Progress(*link);
+  const bool silent = progress == link->progress_seen;
+  if (silent && link->ping_sent) {
+    if (link->peer != nullptr)
+      MarkDown(link->peer, "no sign of life for " + std::to_string(2 * kSilenceUs) + " us");
+    CloseLink(link, transport::Failure::kTimedOut);
+    return;
+  }
+  link->check_armed = true;
+  link->ping_sent = silent;
+  if (silent)
+    Transmit(link, Encode(Envelope{Verb::kPing, false, link->lane, Code::kOk, 0, ++last_id_}), nullptr);
+  link->progress_seen = progress;
+  timers_.insert({now_us_ + kSilenceUs, TimerKind::kSilence, link->id});
+}
+
+}  // namespace larder::client
