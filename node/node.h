@@ -9,14 +9,9 @@
 #include <vector>
 
 #include "node/owner.h"
+#include "node/session.h"
 
 namespace larder::node {
-
-struct Credential {
-  std::string name;     // who; its SHA-256 is the writer in block headers
-  std::string token;    // secret that Hello carries
-  std::string tenant;   // the only tenant it may open; empty: any
-};
 
 struct NodeOptions {
   OwnerOptions owner;
@@ -31,7 +26,8 @@ struct NodeOptions {
   int movers = 2;                 // I/O threads of each transport
   uint32_t connections_max = 4096;
   uint32_t requests_per_connection_max = 256;  // unanswered ones
-  uint32_t mailbox_max = 65536;   // events that wait for the owner; sessions stop reading beyond
+  uint32_t mailbox_max = 65536;   // events that wait for the owner; requests beyond are answered busy
+  uint32_t owner_spin_us = 0;     // the owner's thread looks for work so long before it sleeps
   bool huge_pages = true;         // use them where there are any
   bool prefault = true;           // touch slabs in the background
   std::vector<Credential> credentials;  // empty: everybody may come, as anonymous

@@ -1,0 +1,250 @@
+#include "node/node.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "node/background.h"
+#include "node/node_record.h"
+#include "node/owner_thread.h"
+#include "node/slab_memory.h"
+
+namespace larder::node {
+
+namespace {
+
+constexpr auto kDrainPoll = std::chrono::milliseconds(2);
+// Table pushes and pings beside the answers to requests.
+constexpr uint32_t kOtherMessagesMax = 64;
+
+Status FromTransport(const std::string& what, const transport::Error& error) {
+  const Code code = error.failure == transport::Failure::kUnsupported ? Code::kUnsupported : Code::kInvalid;
+  return {code, what + ": " + error.text};
+}
+
+transport::TransportOptions TransportOptionsOf(const NodeOptions& options) {
+  transport::TransportOptions out = options.transport;
+  out.threads = options.movers;
+  out.limits.header_bytes_max = std::max(out.limits.header_bytes_max, kMessageBytesMax);
+  // Every request that may be unanswered can be answered at once.
+  const uint32_t answers = options.requests_per_connection_max + options.owner.waits_per_session_max;
+  out.limits.queued_messages_max = std::max(out.limits.queued_messages_max, answers + kOtherMessagesMax);
+  return out;
+}
+
+}  // namespace
+
+struct Node::Impl final : OwnerPort, transport::Acceptor {
+  explicit Impl(const NodeOptions& node_options) : options(node_options) {}
+  ~Impl() override {
+    Stop();
+    transports.clear();  // they let go of the slabs' registrations before the slabs go
+  }
+
+  Status Start();
+  Status AddTransport(const char* name, const std::string& address, std::string* bound);
+  void Stop();
+
+  // OwnerPort
+  bool Post(SessionId session, Event&& event) override { return owner->Post(session, std::move(event)); }
+  uint64_t NowUs() override { return transport::NowUs(); }
+  Bytes EncodedTable() override {
+    Bytes bytes;
+    const std::lock_guard lock(table_mutex);
+    EncodeTable(table, &bytes);
+    return bytes;
+  }
+  // Acceptor
+  std::shared_ptr<transport::Handler> OnAccept(
+      const std::shared_ptr<transport::Connection>& connection) override;
+
+  void SlabGone(std::byte* base) {
+    owner->CallLater([this, base](Owner& state) {
+      slabs->Unmap(base);
+      state.SlabGone(base);
+    });
+  }
+
+  const NodeOptions options;
+  NodeRecord record;
+  uint64_t started_us = 0;
+  mutable std::mutex table_mutex;
+  NodeTable table;
+  std::atomic<bool> ready{false};
+  std::atomic<bool> draining{false};
+  std::atomic<uint64_t> next_session{1};
+  std::shared_ptr<SessionShared> shared = std::make_shared<SessionShared>();
+
+  // In the order in which they are made; Stop ends them as they depend on each other.
+  mutable std::mutex stop_mutex;
+  std::vector<std::unique_ptr<transport::Transport>> transports;
+  std::unique_ptr<Background> background;
+  std::unique_ptr<SlabMemory> slabs;
+  std::unique_ptr<OwnerThread> owner;
+  std::atomic<bool> stopped{false};
+};
+
+// Listening comes last: whoever connects finds everything there. But the record holds the bound addresses, so
+// sessions wait for `ready`: until then they are refused, and a client tries again.
+Status Node::Impl::Start() {
+  started_us = transport::NowUs();
+  const transport::TransportOptions transport_options = TransportOptionsOf(options);
+  std::vector<transport::Transport*> raw;
+  const auto make = [&](const char* name, bool wanted) {
+    if (!wanted) return Status::Ok();
+    transport::Error error;
+    auto made = transport::MakeTransport(name, transport_options, &error);
+    if (made == nullptr) return FromTransport(std::string(name) + " transport", error);
+    raw.push_back(made.get());
+    transports.push_back(std::move(made));
+    return Status::Ok();
+  };
+  LARDER_RETURN_IF_ERROR(make("tcp", true));
+  LARDER_RETURN_IF_ERROR(make("shm", !options.shm_path.empty()));
+  LARDER_RETURN_IF_ERROR(make("ucx", !options.ucx_listen.empty()));
+
+  background = std::make_unique<Background>();
+  slabs = std::make_unique<SlabMemory>(SlabMemoryOptions{options.huge_pages, options.prefault}, raw,
+                                       background.get(), [this](std::byte* base) { SlabGone(base); });
+  OwnerThreadOptions owner_options{options.owner, options.mailbox_max, options.owner_spin_us};
+  owner = std::make_unique<OwnerThread>(owner_options, slabs.get(), background.get());
+
+  BoundAddresses bound;
+  LARDER_RETURN_IF_ERROR(AddTransport("tcp", options.data_listen, &bound.data));
+  if (!options.shm_path.empty())
+    LARDER_RETURN_IF_ERROR(AddTransport("shm", options.shm_path, &bound.shm_path));
+  if (!options.ucx_listen.empty())
+    LARDER_RETURN_IF_ERROR(AddTransport("ucx", options.ucx_listen, &bound.ucx));
+  Result<NodeRecord> made = MakeRecord(options, bound);
+  if (!made.ok()) return made.status();
+  record = std::move(made).value();
+  NodeTable given;
+  given.epoch = options.table_epoch;
+  given.nodes = options.peers;
+  {
+    const std::lock_guard lock(table_mutex);
+    table = TableWith(given, record);
+  }
+  shared->owner = this;
+  shared->node_id = record.id;
+  shared->incarnation = record.incarnation;
+  shared->credentials = options.credentials;
+  shared->requests_max = options.requests_per_connection_max;
+  shared->waits_max = options.owner.waits_per_session_max;
+  shared->batch_bytes_max = std::min(transport_options.limits.payload_bytes_max, kBatchBytesMax);
+  ready = true;
+  return Status::Ok();
+}
+
+Status Node::Impl::AddTransport(const char* name, const std::string& address, std::string* bound) {
+  for (const auto& transport : transports) {
+    if (transport->name() != name) continue;
+    const transport::Error error = transport->Listen(address, this, bound);
+    return error.ok() ? Status::Ok() : FromTransport("cannot listen at " + address, error);
+  }
+  return {Code::kInternal, "no such transport"};
+}
+
+std::shared_ptr<transport::Handler> Node::Impl::OnAccept(
+    const std::shared_ptr<transport::Connection>& connection) {
+  if (!ready || stopped || owner->session_count() >= options.connections_max) return nullptr;
+  auto session = std::make_shared<ClientSession>(next_session++, connection, shared);
+  owner->Register(session, connection);
+  return session;
+}
+
+void Node::Impl::Stop() {
+  const std::lock_guard lock(stop_mutex);
+  ready = false;
+  if (stopped.exchange(true)) return;
+  // No handler runs after this; every session has posted its Closed.
+  for (const auto& transport : transports) transport->Shutdown();
+  if (owner != nullptr) owner->Stop();
+  if (background != nullptr) background->Stop();
+}
+
+Result<std::unique_ptr<Node>> Node::Start(const NodeOptions& options) {
+  auto impl = std::make_unique<Impl>(options);
+  LARDER_RETURN_IF_ERROR(impl->Start());
+  return std::unique_ptr<Node>(new Node(std::move(impl)));
+}
+
+Node::Node(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Node::~Node() {
+  Stop();
+}
+
+NodeInfo Node::info() const {
+  NodeInfo out;
+  out.record = impl_->record;
+  {
+    const std::lock_guard lock(impl_->table_mutex);
+    out.table = impl_->table;
+  }
+  out.uptime_us = transport::NowUs() - impl_->started_us;
+  out.draining = impl_->draining;
+  out.ready = impl_->ready && !impl_->draining;
+  for (const auto& transport : impl_->transports) out.transports.emplace_back(transport->name());
+  out.huge_pages = impl_->slabs->huge_pages_used() ? "2MiB" : "none";
+  out.prefaulted_bytes = impl_->slabs->prefaulted_bytes();
+  return out;
+}
+
+namespace {
+const Status kStopped{Code::kUnavailable, "the node has stopped"};
+}
+
+Result<OwnerStats> Node::stats() const {
+  OwnerStats out;
+  if (!impl_->owner->Call([&](Owner& owner) { out = owner.stats(); })) return kStopped;
+  return out;
+}
+
+std::vector<MoverStats> Node::mover_stats() const {
+  std::vector<MoverStats> out;
+  for (const auto& transport : impl_->transports) {
+    out.push_back({std::string(transport->name()), transport->stats()});
+  }
+  return out;
+}
+
+Result<std::vector<NamespaceInfo>> Node::Namespaces() const {
+  std::vector<NamespaceInfo> out;
+  if (!impl_->owner->Call([&](Owner& owner) { out = owner.Namespaces(); })) return kStopped;
+  return out;
+}
+
+Result<uint64_t> Node::Clear(const Namespace& name_space) {
+  Result<uint64_t> out = kStopped;
+  impl_->owner->Call([&](Owner& owner) { out = owner.ClearNamespace(name_space); });
+  return out;
+}
+
+void Node::SetTable(const NodeTable& table) {
+  {
+    const std::lock_guard lock(impl_->table_mutex);
+    if (table.epoch <= impl_->table.epoch) return;
+    impl_->table = TableWith(table, impl_->record);
+  }
+  impl_->owner->ForEachSession([](ClientSession& session) { session.PushTable(); });
+}
+
+void Node::Drain(uint64_t budget_us) {
+  impl_->draining = true;
+  impl_->owner->CallLater([](Owner& owner) { owner.Drain(); });
+  const uint64_t end_us = transport::NowUs() + budget_us;
+  bool idle = false;
+  while (impl_->owner->Call([&](Owner& owner) { idle = owner.Idle(); }) && !idle &&
+         transport::NowUs() < end_us) {
+    std::this_thread::sleep_for(kDrainPoll);
+  }
+}
+
+void Node::Stop() {
+  impl_->Stop();
+}
+
+}  // namespace larder::node

@@ -1,0 +1,183 @@
+#include "node/owner_thread.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <utility>
+
+namespace larder::node {
+
+namespace {
+
+// Actions leave after so many events at the latest, so that a full mailbox delays nobody's answer by its
+// length.
+constexpr size_t kFlushEvents = 64;
+constexpr uint64_t kSleepUsMax = 60'000'000;
+
+uint64_t UnixMs() {
+  using std::chrono::duration_cast;
+  return static_cast<uint64_t>(
+      duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
+}
+
+}  // namespace
+
+OwnerThread::OwnerThread(const OwnerThreadOptions& options, SlabSource* slabs, Background* background)
+    : options_(options),
+      background_(background),
+      mailbox_(options.mailbox_max),
+      owner_(new Owner(options.owner, slabs, this)),
+      thread_([this] { Loop(); }) {}
+
+OwnerThread::~OwnerThread() {
+  Stop();
+}
+
+bool OwnerThread::Post(SessionId session, Event&& event) {
+  const bool closed = std::holds_alternative<Closed>(event);
+  const bool posted = mailbox_.Post(session, std::move(event));
+  if (closed) {
+    Peer gone;  // let go outside the lock
+    const std::lock_guard lock(peers_mutex_);
+    const auto found = peers_.find(session);
+    if (found != peers_.end()) {
+      gone = std::move(found->second);
+      peers_.erase(found);
+    }
+  }
+  return posted;
+}
+
+bool OwnerThread::CallLater(std::function<void(Owner&)> call) {
+  return mailbox_.PostCall(std::move(call));
+}
+
+bool OwnerThread::Call(const std::function<void(Owner&)>& call) {
+  std::mutex mutex;
+  std::condition_variable done_changed;
+  bool done = false;
+  const bool posted = mailbox_.PostCall([&](Owner& owner) {
+    call(owner);
+    const std::lock_guard lock(mutex);
+    done = true;
+    done_changed.notify_one();
+  });
+  if (!posted) return false;
+  std::unique_lock lock(mutex);
+  done_changed.wait(lock, [&] { return done; });
+  return true;
+}
+
+void OwnerThread::Register(const std::shared_ptr<ClientSession>& session,
+                           const std::shared_ptr<transport::Connection>& connection) {
+  const std::lock_guard lock(peers_mutex_);
+  peers_.emplace(session->id(), Peer{session, connection});
+}
+
+size_t OwnerThread::session_count() const {
+  const std::lock_guard lock(peers_mutex_);
+  return peers_.size();
+}
+
+void OwnerThread::ForEachSession(const std::function<void(ClientSession&)>& work) {
+  std::vector<Peer> peers;
+  {
+    const std::lock_guard lock(peers_mutex_);
+    for (const auto& [id, peer] : peers_) peers.push_back(peer);
+  }
+  for (const Peer& peer : peers) {
+    peer.connection->Run([session = peer.session, work] { work(*session); });
+  }
+}
+
+void OwnerThread::Stop() {
+  mailbox_.Close();
+  if (thread_.joinable()) thread_.join();
+  const std::lock_guard lock(peers_mutex_);
+  peers_.clear();
+}
+
+void OwnerThread::Loop() {
+  Mailbox::Batch batch;
+  for (;;) {
+    const bool closed = mailbox_.closed();  // asked first: what was posted before is taken below
+    mailbox_.Take(&batch);
+    now_us_ = transport::NowUs();
+    if (owner_->NextTimerUs() <= now_us_) owner_->OnTimer(now_us_);
+    if (batch.empty()) {
+      Flush();
+      if (closed) break;
+      SleepOrSpin();
+      continue;
+    }
+    worked_us_ = now_us_;
+    HandleAll(&batch.urgent, false);
+    for (Mailbox::Call& call : batch.calls) call(*owner_);
+    HandleAll(&batch.batch, true);
+    Flush();
+    batch.urgent.clear();
+    batch.batch.clear();
+    batch.calls.clear();
+  }
+  owner_.reset();
+}
+
+void OwnerThread::HandleAll(std::vector<Mailbox::Item>* items, bool urgent_between) {
+  std::vector<Mailbox::Item> urgent;
+  unix_ms_ = UnixMs();
+  for (size_t i = 0; i < items->size(); ++i) {
+    if (i % kFlushEvents == 0) {
+      Flush();
+      now_us_ = transport::NowUs();
+      if (urgent_between && i != 0) {
+        mailbox_.TakeUrgent(&urgent);
+        HandleAll(&urgent, false);
+        urgent.clear();
+      }
+    }
+    Handle(std::move((*items)[i]));
+  }
+  Flush();
+}
+
+void OwnerThread::Handle(Mailbox::Item&& item) {
+  owner_->Handle(item.session, std::move(item.event), now_us_, unix_ms_);
+}
+
+void OwnerThread::SleepOrSpin() {
+  const uint64_t now_us = transport::NowUs();
+  const uint64_t timer_us = owner_->NextTimerUs();
+  if (timer_us <= now_us) return;
+  if (options_.spin_us != 0 && now_us - worked_us_ < options_.spin_us) return;
+  mailbox_.Sleep(std::min(timer_us - now_us, kSleepUsMax));
+}
+
+void OwnerThread::Deliver(SessionId session, Action&& action) {
+  if (auto* verify = std::get_if<Verify>(&action)) {
+    background_->Post([this, session, job = std::move(*verify)] {
+      const bool good = PartsVerify({job.payload.data, job.payload.bytes}, job.parts);
+      mailbox_.Post(session, Verified{job.token, good});
+    });
+    return;
+  }
+  outgoing_[session].push_back(std::move(action));
+}
+
+void OwnerThread::Flush() {
+  for (auto& [id, actions] : outgoing_) {
+    Peer peer;
+    {
+      const std::lock_guard lock(peers_mutex_);
+      const auto found = peers_.find(id);
+      if (found == peers_.end()) continue;  // closed; its Closed gives everything back
+      peer = found->second;
+    }
+    // Dropped when the connection closes first, which is the same.
+    peer.connection->Run([session = std::move(peer.session), list = std::move(actions)]() mutable {
+      for (Action& action : list) session->Deliver(std::move(action));
+    });
+  }
+  outgoing_.clear();
+}
+
+}  // namespace larder::node

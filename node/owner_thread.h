@@ -1,0 +1,79 @@
+// The owner's thread: takes events from the mailbox, runs the Owner, and hands its actions to the sessions'
+// connections, once a session and step.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "node/background.h"
+#include "node/mailbox.h"
+#include "node/owner.h"
+#include "node/session.h"
+
+namespace larder::node {
+
+struct OwnerThreadOptions {
+  OwnerOptions owner;
+  size_t mailbox_max = 65536;
+  uint32_t spin_us = 0;  // look for work so long before sleeping
+};
+
+class OwnerThread final : private Outbox {
+ public:
+  // `slabs` and `background` outlive it. The background checks reported blocks: seconds of work for no
+  // client's connection to wait for.
+  OwnerThread(const OwnerThreadOptions& options, SlabSource* slabs, Background* background);
+  ~OwnerThread() override;  // Stop
+
+  // --- any thread ---
+  bool Post(SessionId session, Event&& event);
+  // Runs `call` on the owner's thread and waits for it. false: stopped, it did not run.
+  bool Call(const std::function<void(Owner&)>& call);
+  // The same without waiting.
+  bool CallLater(std::function<void(Owner&)> call);
+  // Sessions get their actions through their connection's thread. Register comes before the session's first
+  // event; its Closed forgets it.
+  void Register(const std::shared_ptr<ClientSession>& session,
+                const std::shared_ptr<transport::Connection>& connection);
+  size_t session_count() const;
+  // On each session's own thread, in no order.
+  void ForEachSession(const std::function<void(ClientSession&)>& work);
+
+  // Handles what has been posted, then ends the thread. The owner is gone when it returns.
+  void Stop();
+
+ private:
+  struct Peer {
+    std::shared_ptr<ClientSession> session;
+    std::shared_ptr<transport::Connection> connection;
+  };
+
+  void Loop();
+  void HandleAll(std::vector<Mailbox::Item>* items, bool urgent_between);
+  void Handle(Mailbox::Item&& item);
+  void SleepOrSpin();
+  void Flush();
+  void Deliver(SessionId session, Action&& action) override;
+
+  const OwnerThreadOptions options_;
+  Background* const background_;
+  Mailbox mailbox_;
+
+  mutable std::mutex peers_mutex_;
+  std::unordered_map<SessionId, Peer> peers_;
+
+  // The owner's thread.
+  std::unique_ptr<Owner> owner_;
+  std::unordered_map<SessionId, std::vector<Action>> outgoing_;
+  uint64_t now_us_ = 0;
+  uint64_t unix_ms_ = 0;
+  uint64_t worked_us_ = 0;  // when something was there last
+
+  std::thread thread_;
+};
+
+}  // namespace larder::node
