@@ -1,0 +1,205 @@
+// The client against real nodes in this process, over real sockets.
+#include "node/node.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+
+#include "client/client.h"
+
+namespace larder {
+namespace {
+
+Identity TestIdentity() {
+  Identity identity;
+  EXPECT_TRUE(identity.Set("kind", "kv").ok());
+  EXPECT_TRUE(identity.Set("layers", "4").ok());
+  EXPECT_TRUE(identity.Set("kv_heads", "8").ok());
+  EXPECT_TRUE(identity.Set("head_groups", "2").ok());
+  EXPECT_TRUE(identity.Set("hash", "sha256").ok());
+  return identity;
+}
+
+std::vector<ChainHash> Chain(size_t length, uint32_t seed = 1) {
+  std::vector<ChainHash> chain;
+  ChainHash parent;
+  for (size_t i = 0; i < length; ++i) {
+    const uint64_t word = seed * 1'000'003ull + i;
+    parent = NextLink(parent, {reinterpret_cast<const std::byte*>(&word), sizeof word});
+    chain.push_back(parent);
+  }
+  return chain;
+}
+
+std::vector<std::byte> Payload(const ChainHash& hash, size_t bytes) {
+  std::vector<std::byte> payload(bytes);
+  uint64_t state = 0;
+  std::memcpy(&state, hash.bytes.data(), sizeof state);
+  for (std::byte& byte : payload) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    byte = static_cast<std::byte>(state >> 56);
+  }
+  return payload;
+}
+
+class RealNode : public ::testing::Test {
+ protected:
+  void Start(size_t nodes, const std::string& transport = "tcp") {
+    std::vector<NodeRecord> peers;
+    for (size_t i = 0; i < nodes; ++i) {
+      node::NodeOptions options;
+      options.node_id = "n" + std::to_string(i);
+      options.data_listen = "127.0.0.1:0";
+      options.owner.memory_bytes = 128ull << 20;
+      options.prefault = false;
+      if (transport == "shm")
+        options.shm_path = "/tmp/larder-client-test-" + std::to_string(getpid()) + ".sock";
+      Result<std::unique_ptr<node::Node>> node = node::Node::Start(options);
+      ASSERT_TRUE(node.ok()) << node.status().ToString();
+      nodes_.push_back(std::move(node).value());
+      peers.push_back(nodes_.back()->info().record);
+    }
+    NodeTable table;
+    table.epoch = 2;
+    table.nodes = peers;
+    table.Normalize();
+    for (auto& node : nodes_) node->SetTable(table);
+    ClientOptions options;
+    options.transport = transport;
+    for (const NodeRecord& peer : peers) options.seeds.push_back(peer.data_address);
+    Result<std::unique_ptr<Client>> client = Client::Open(options);
+    ASSERT_TRUE(client.ok()) << client.status().ToString();
+    client_ = std::move(client).value();
+    Result<NamespaceHandle> ns = client_->OpenNamespace(TestIdentity());
+    ASSERT_TRUE(ns.ok()) << ns.status().ToString();
+    ns_ = ns.value();
+  }
+
+  std::vector<std::unique_ptr<node::Node>> nodes_;
+  std::unique_ptr<Client> client_;
+  NamespaceHandle ns_;
+};
+
+TEST_F(RealNode, PutsMatchesGetsWaitsAndTouches) {
+  Start(1);
+  const std::vector<ChainHash> chain = Chain(16);
+  std::vector<std::vector<std::byte>> payloads;
+  std::vector<PutItem> puts;
+  for (size_t i = 0; i < chain.size(); ++i) {
+    payloads.push_back(Payload(chain[i], 1 << 20));
+    PutItem item;
+    item.hash = chain[i];
+    item.extents = {{payloads[i].data(), 1000}, {payloads[i].data() + 1000, payloads[i].size() - 1000}};
+    item.depth = static_cast<uint32_t>(i);
+    puts.push_back(item);
+  }
+  for (const PutResult& result : client_->Put(ns_, puts)) {
+    EXPECT_EQ(result.state, PutState::kStored) << result.why.ToString();
+    EXPECT_EQ(result.copies, 1u);
+  }
+  for (const PutResult& result : client_->Put(ns_, puts)) EXPECT_EQ(result.state, PutState::kExists);
+
+  const std::vector<ChainHash> longer = [&] {
+    std::vector<ChainHash> with = chain;
+    with.push_back(Chain(1, 99)[0]);
+    return with;
+  }();
+  MatchRequest match;
+  match.chain = longer;
+  match.pin_us = 1'000'000;
+  const MatchResult found = client_->Match(ns_, match);
+  ASSERT_TRUE(found.status.ok());
+  EXPECT_EQ(found.usable_length, 16u);
+  EXPECT_EQ(found.presence.back(), Presence::kNeverStored);
+  EXPECT_NE(found.pin, 0u);
+
+  std::vector<std::vector<std::byte>> landed(longer.size(), std::vector<std::byte>(1 << 20));
+  std::vector<GetItem> gets;
+  for (size_t i = 0; i < longer.size(); ++i) {
+    GetItem item;
+    item.hash = longer[i];
+    item.extents = {{landed[i].data(), 300'000}, {landed[i].data() + 300'000, landed[i].size() - 300'000}};
+    gets.push_back(item);
+  }
+  const std::vector<BlockResult> results = client_->Get(ns_, gets);
+  for (size_t i = 0; i < chain.size(); ++i) {
+    EXPECT_EQ(results[i].outcome, Outcome::kHit) << PresenceName(results[i].reason);
+    EXPECT_EQ(landed[i], payloads[i]);
+  }
+  EXPECT_EQ(results.back().outcome, Outcome::kMiss);
+  EXPECT_EQ(results.back().reason, Presence::kNeverStored);
+
+  WaitRequest wait;
+  wait.chain = longer;
+  EXPECT_EQ(client_->Wait(ns_, wait, {.deadline_us = 200'000}), 16u);
+  wait.chain = chain;
+  EXPECT_EQ(client_->Wait(ns_, wait), 16u);
+  TouchRequest touch;
+  touch.chain = chain;
+  touch.usable_length = 16;
+  client_->Touch(ns_, touch);
+  client_->Release(found.pin);
+  EXPECT_TRUE(client_->Ping("n0").ok());
+  const ClientStats stats = client_->stats();
+  EXPECT_EQ(stats.hits, 16u);
+  EXPECT_EQ(stats.stored, 16u);
+  EXPECT_EQ(stats.bytes_in_flight, 0u);
+}
+
+TEST_F(RealNode, SpreadsOverThreeNodesAndMergesTheirAnswers) {
+  Start(3);
+  const std::vector<ChainHash> chain = Chain(64);
+  const std::vector<std::byte> payload = Payload(chain[0], 64 << 10);
+  std::vector<PutItem> puts;
+  for (const ChainHash& hash : chain) {
+    PutItem item;
+    item.hash = hash;
+    item.extents = {{payload.data(), payload.size()}};
+    puts.push_back(item);
+  }
+  for (const PutResult& result : client_->Put(ns_, puts)) EXPECT_EQ(result.state, PutState::kStored);
+  for (const auto& node : nodes_) EXPECT_GT(node->stats()->pieces, 0u);
+  MatchRequest match;
+  match.chain = chain;
+  EXPECT_EQ(client_->Match(ns_, match).usable_length, 64u);
+  WaitRequest wait;
+  wait.chain = chain;
+  EXPECT_EQ(client_->Wait(ns_, wait), 64u);
+  const std::vector<uint16_t> groups = {0};
+  EXPECT_EQ(client_->Remove(ns_, std::span(chain).subspan(60), groups).value(), 4u);
+  EXPECT_EQ(client_->Match(ns_, match).usable_length, 60u);
+  EXPECT_EQ(client_->Clear(ns_).value(), 60u);
+  EXPECT_EQ(client_->Match(ns_, match).usable_length, 0u);
+}
+
+TEST_F(RealNode, ReadsByRectanglesWhatWasWrittenInPieces) {
+  Start(1);
+  const std::vector<ChainHash> chain = Chain(1);
+  // 4 layers x 2 head groups of 1,000 bytes a part; one writer a head group.
+  const std::vector<std::byte> whole = Payload(chain[0], 8000);
+  std::vector<PutItem> puts(2);
+  for (uint16_t head = 0; head < 2; ++head) {
+    puts[head].hash = chain[0];
+    puts[head].whole = false;
+    puts[head].rectangle = {0, 4, head, static_cast<uint16_t>(head + 1)};
+    for (size_t layer = 0; layer < 4; ++layer) {
+      puts[head].extents.push_back({whole.data() + (layer * 2 + head) * 1000, 1000});
+    }
+  }
+  for (const PutResult& result : client_->Put(ns_, puts)) EXPECT_EQ(result.state, PutState::kStored);
+  std::vector<std::byte> landed(8000);
+  std::vector<GetItem> gets(2);
+  gets[0].hash = gets[1].hash = chain[0];
+  gets[0].extents = {{landed.data(), 1500}, {landed.data() + 1500, 6500}};
+  std::vector<std::byte> layers(4000);
+  gets[1].whole = false;
+  gets[1].rectangle = {1, 3, 0, 2};
+  gets[1].extents = {{layers.data(), layers.size()}};
+  for (const BlockResult& result : client_->Get(ns_, gets)) EXPECT_EQ(result.outcome, Outcome::kHit);
+  EXPECT_EQ(landed, whole);
+  EXPECT_EQ(std::memcmp(layers.data(), whole.data() + 2000, 4000), 0);
+}
+
+}  // namespace
+}  // namespace larder
