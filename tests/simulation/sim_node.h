@@ -1,0 +1,98 @@
+// A node in the simulation: the production Owner and ClientSessions over the loopback transport. Only what is
+// threads, memfds and clocks in a real node is replaced here: the mailbox by a queue in virtual time, slabs
+// by heap memory.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <unordered_map>
+
+#include "node/owner.h"
+#include "node/session.h"
+#include "transport/loopback/loopback.h"
+
+namespace larder::simulation {
+
+class HeapSlabs final : public node::SlabSource {
+ public:
+  ~HeapSlabs() override;
+  std::byte* Make(uint64_t bytes) override;
+  void Retire(std::byte* base, uint64_t bytes) override;
+  // Slabs given back since the last call; the owner hears of each through SlabGone.
+  std::vector<std::byte*> TakeRetired();
+  void Free(std::byte* base);
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::map<std::byte*, uint64_t> live_;
+  std::vector<std::byte*> retired_;
+  uint64_t bytes_ = 0;
+};
+
+struct SimNodeOptions {
+  std::string name;  // host and address: "n0"
+  NodeTable table;
+  node::OwnerOptions owner;
+  uint32_t requests_max = 64;
+};
+
+// One life of a node: destroyed by a crash, made anew (and empty) by a restart.
+class SimNode final : public node::OwnerPort, public node::Outbox, public transport::Acceptor {
+ public:
+  SimNode(transport::loopback::Network* network, const SimNodeOptions& options, uint64_t seed,
+          uint64_t incarnation);
+  ~SimNode() override;
+
+  // After Network::Crash of its host: nothing of it runs any more.
+  void Die();
+
+  node::Owner& owner() { return *owner_; }
+  uint64_t memory_bytes() const { return slabs_.bytes(); }
+  size_t mailbox_peak() const { return mailbox_peak_; }
+  size_t sessions() const { return peers_.size(); }
+  std::string Check() const;
+
+ private:
+  struct Peer {
+    std::shared_ptr<node::ClientSession> session;
+    std::shared_ptr<transport::Connection> connection;
+  };
+  struct Item {
+    node::SessionId session;
+    node::Event event;
+  };
+
+  // node::OwnerPort, node::Outbox, transport::Acceptor
+  bool Post(node::SessionId session, node::Event&& event) override;
+  uint64_t NowUs() override { return network_->now_us(); }
+  Bytes EncodedTable() override;
+  void Deliver(node::SessionId session, node::Action&& action) override;
+  std::shared_ptr<transport::Handler> OnAccept(
+      const std::shared_ptr<transport::Connection>& connection) override;
+
+  void WakeOwner();
+  void RunOwner();
+  void ArmTimer();
+  void CheckBlock(node::SessionId session, const node::Verify& verify);
+
+  transport::loopback::Network* const network_;
+  const SimNodeOptions options_;
+  std::mt19937_64 random_;
+  // What scheduled work holds on to: reset by Die, so that late timers find nobody.
+  std::shared_ptr<SimNode*> self_;
+  HeapSlabs slabs_;
+  std::shared_ptr<node::SessionShared> shared_ = std::make_shared<node::SessionShared>();
+  std::unique_ptr<node::Owner> owner_;
+  std::unique_ptr<transport::Transport> transport_;
+  std::unordered_map<node::SessionId, Peer> peers_;
+  std::deque<Item> mailbox_;
+  size_t mailbox_peak_ = 0;
+  bool owner_awake_ = false;
+  uint64_t timer_us_ = UINT64_MAX;
+  node::SessionId next_session_ = 1;
+};
+
+}  // namespace larder::simulation
