@@ -190,10 +190,9 @@ void Core::OnMessage(LinkId id, ByteView header, uint64_t landing_id, bool lande
   const Status decoded = DecodeEnvelope(header, &envelope, &record);
   if (!decoded.ok()) {
     Misbehaved(link, decoded.ToString());
-  } else if (!envelope.reply) {
-    // The only thing a node says unasked is a new table; unknown verbs are a newer node's.
-    if (envelope.verb == Verb::kTable && link->state == Link::State::kReady) OnTable(link, record);
-  } else {
+  } else if (envelope.verb == Verb::kTable) {
+    if (link->state == Link::State::kReady) OnTable(link, record);
+  } else if (envelope.reply) {  // requests are not for a client: a newer node's, ignored
     const auto found = link->calls.find(envelope.request_id);
     if (found != link->calls.end()) OnReply(link, found->second.get(), envelope, record, landed);
   }

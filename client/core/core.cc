@@ -174,6 +174,11 @@ void Core::SettleRest(Operation* operation, Code why) {
   if (operation->kind != Kind::kMatch && operation->kind != Kind::kWait && operation->open_items != 0 &&
       operation->status.ok()) {
     operation->status = status;
+    if (operation->kind == Kind::kOpen) {
+      operation->status =
+          Status(why, "no seed handed out a node table" +
+                          (last_seed_error_.empty() ? "" : "; the last one: " + last_seed_error_));
+    }
   }
   operation->open_items = 0;
 }

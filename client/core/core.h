@@ -22,6 +22,7 @@ inline constexpr uint64_t kChunkBytesMax = 4ull << 20;
 inline constexpr uint64_t kLinkWindowBytes = 8ull << 20;  // more than two calls a link only within this
 inline constexpr uint32_t kPutBlocksMax = 256;            // tickets of one Reserve
 inline constexpr uint32_t kForgottenMax = 64;
+inline constexpr uint32_t kHangUpsMax = 2;
 inline constexpr size_t kNoticesMax = 1024;
 inline constexpr size_t kPinsMax = 65536;
 inline constexpr uint32_t kChunkPartsMax = 32768;  // keeps headers far below their limit
@@ -120,7 +121,7 @@ class Core {
   void OfferTable(NodeTable&& table);
   void CloseLink(Link* link, transport::Failure why);
   void Misbehaved(Link* link, const std::string& what);
-  void LostWithoutGreeting(const Link& link, const std::string& why);
+  void LostWithoutGreeting(const Link& link, bool hung_up, const std::string& why);
   uint64_t Progress(const Link& link) const;
   void ArmSilence(Link* link);
   void OnSilence(Link* link);

@@ -33,7 +33,7 @@ void Core::RouteTargets(GetOperation* get, std::vector<uint32_t> items) {
     Peer* peer = Candidate(target.ref.hash, target.copy, false);
     while (peer != nullptr && !Usable(peer)) {
       if (!target.answered) get->results[item].reason = Presence::kUnreachable;
-      target.again = false;
+      target.repeats = 0;
       peer = Candidate(target.ref.hash, ++target.copy, false);
     }
     if (peer == nullptr) {
@@ -157,7 +157,7 @@ void Core::OnLanded(Call* call) {
       SettleTarget(get, item, Outcome::kHit, block.presence);
     } else if (landing.whole(i)) {
       // Over shm the descriptor may have expired under a slow copy: the same copy gets a second chance.
-      const bool may_repeat = call->link_transport_shm && !get->targets[item].again;
+      const bool may_repeat = call->link_transport_shm && get->targets[item].repeats == 0;
       if (!may_repeat) {
         get->targets[item].corrupt = true;
         ReportCorrupt(call->peer, get->name_space, get->targets[item].ref);
@@ -185,9 +185,10 @@ void Core::NextCopy(GetOperation* get, uint32_t item, Presence reason, bool answ
                                        : Outcome::kTimedOut,
                         target.corrupt ? Presence::kCorrupt : Presence::kTimedOut);
   }
-  const bool repeat = may_repeat && !target.again;
+  // A node that hung up did so on all its connections: each may have to be found out.
+  const bool repeat = may_repeat && target.repeats <= options_.client.connections_per_peer;
   if (!repeat) ++target.copy;
-  target.again = repeat;
+  target.repeats = repeat ? static_cast<uint8_t>(target.repeats + 1) : 0;
   again->push_back(item);
 }
 

@@ -155,11 +155,11 @@ void Landing::OnBytes(uint32_t segment, uint64_t offset, ByteView bytes) {
   steps_.fetch_add(1, std::memory_order_relaxed);
   if (segment >= segments_.size()) return;
   Segment& at = segments_[segment];
-  // A transport that reports out of order leaves the segment unverified: never a hit.
-  if (offset != at.landed || bytes.size() > at.bytes - at.landed) at.bad = true;
-  if (at.bad) return;
+  // Out of order: the segment stays incomplete and is never a hit.
+  if (offset != at.landed || bytes.size() > at.bytes - at.landed) at.bad = at.lost = true;
+  if (at.lost) return;
   at.landed += bytes.size();
-  if (verify_) Verify(&at, bytes);
+  if (verify_ && !at.bad) Verify(&at, bytes);
 }
 
 void Landing::Verify(Segment* segment, ByteView bytes) {

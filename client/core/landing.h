@@ -44,6 +44,7 @@ class Landing {
     uint32_t part_landed = 0;
     uint32_t crc = 0;
     bool bad = false;
+    bool lost = false;
   };
   struct Block {
     uint32_t first_segment = 0, end_segment = 0;

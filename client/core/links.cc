@@ -96,9 +96,8 @@ void Core::OnHello(Link* link, const Envelope& envelope, ByteView record) {
     ErrorText error;
     const Status decoded = Decode(record, &error);
     const std::string why = std::string(CodeName(envelope.code)) + (decoded.ok() ? ": " + error.text : "");
-    LostWithoutGreeting(*link, why);
-    CloseLink(link, transport::Failure::kRefused);
-    return;
+    if (link->peer != nullptr) MarkDown(link->peer, why);
+    return CloseLink(link, transport::Failure::kRefused);
   }
   const Status decoded = Decode(record, &reply);
   if (!decoded.ok()) return Misbehaved(link, decoded.ToString());
@@ -170,6 +169,7 @@ void Core::Adopt(Link* link) {
   peer->down = false;
   peer->was_up = true;
   peer->backoff_us = 0;
+  peer->hang_ups = 0;
   peer->last_error.clear();
   MarkDirty(peer);
 }
@@ -212,7 +212,7 @@ void Core::Misbehaved(Link* link, const std::string& what) {
 }
 
 // A connection that never came up says more than one that broke: the node is not there (any more).
-void Core::LostWithoutGreeting(const Link& link, const std::string& why) {
+void Core::LostWithoutGreeting(const Link& link, bool hung_up, const std::string& why) {
   Peer* peer = link.peer;
   if (peer == nullptr) return;
   Lane& lane = peer->lanes[static_cast<size_t>(link.lane)];
@@ -229,6 +229,11 @@ void Core::LostWithoutGreeting(const Link& link, const std::string& why) {
     lane.retry_us = now_us_ + std::max<uint64_t>(options_.client.backoff_min_us, 1);
     return;
   }
+  // Somebody listens but hung up: once or twice may be chance, a node in the middle of a restart for example.
+  if (hung_up && link.received != 0 && ++peer->hang_ups <= kHangUpsMax) {
+    peer->last_error = why;
+    return MarkDirty(peer);
+  }
   MarkDown(peer, why);
 }
 
@@ -243,7 +248,8 @@ void Core::OnClosed(LinkId id, const transport::Error& why, uint64_t now_us) {
       std::string(transport::FailureName(why.failure)) + (why.text.empty() ? "" : ": " + why.text);
   if (Peer* peer = link->peer) {
     std::erase(peer->lanes[static_cast<size_t>(link->lane)].links, link.get());
-    if (!greeted && !closing_) LostWithoutGreeting(*link, text);
+    if (!greeted && !closing_)
+      LostWithoutGreeting(*link, why.failure == transport::Failure::kPeerClosed, text);
     if (greeted && !peer->down) peer->last_error = text;
     MarkDirty(peer);
   }

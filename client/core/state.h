@@ -112,6 +112,7 @@ struct Peer {
   uint64_t retry_us = 0;
   uint64_t backoff_us = 0;
   std::string last_error;
+  uint32_t hang_ups = 0;  // connections in a row that were closed before they had greeted
   uint64_t bytes_in_flight = 0;
   int next_loop = 0;
   Lane lanes[kLanes];
