@@ -67,8 +67,8 @@ bool NodeProcess::WaitUntilReady(std::string* error) {
       std::ifstream file(folder_ + "/report.json");
       const auto report = nlohmann::json::parse(file, nullptr, false);
       if (report.is_object()) {
-        data_address_ = report.value("data_address", "");
-        http_address_ = report.value("http_address", "");
+        data_address_ = report.value("data", "");
+        http_address_ = report.value("http", "");
       }
     } else if (Metric("larder_ready") > 0 && Metric("larder_memory_bytes{kind=\"prefaulted\"}") >=
                                                  Metric("larder_memory_bytes{kind=\"slabs\"}")) {

@@ -19,11 +19,10 @@ class SpaceStage : public Stage {
     if (store.client == nullptr) return false;
     // Twice the memory, sizes in turn, so that what is resident at the end came after evictions of every
     // size.
-    uint64_t put_bytes = 0;
-    for (uint64_t round = 0; put_bytes < 2 * options.working_set_bytes; ++round) {
+    uint64_t put_bytes = 0, family = 100;
+    while (put_bytes < 2 * options.working_set_bytes) {
       for (const uint64_t block_bytes : kSizes) {
-        if (!FillNode(&store, 100 + round * std::size(kSizes) + put_bytes % 7, block_bytes, 4, error))
-          return false;
+        if (!FillNode(&store, family++, block_bytes, 4, error)) return false;
         put_bytes += block_bytes * 4;
       }
     }

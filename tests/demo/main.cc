@@ -14,7 +14,7 @@ namespace {
 using namespace larder::demo;
 
 constexpr uint64_t kDefaultBlockBytes = 1 << 20;
-constexpr double kDefaultSpeed = 11;  // the own conversations in a little less than a minute
+constexpr double kDefaultSpeed = 11.5;  // the own conversations in a little less than a minute
 
 std::atomic<bool> stop_asked{false};
 extern "C" void AskToStop(int) {
@@ -23,6 +23,7 @@ extern "C" void AskToStop(int) {
 
 struct Arguments {
   PlayOptions play;
+  std::vector<std::string> metrics;
   std::string trace;
   std::string json;
   uint64_t requests_max = 0;
@@ -44,10 +45,13 @@ void AddShared(CLI::App* app, Arguments* arguments) {
 }
 
 void AddOptions(CLI::App* app, Arguments* arguments) {
+  app->add_option("--metrics", arguments->metrics,
+                  "HTTP addresses of the nodes, by comma, for the share of payload")
+      ->delimiter(',');
   app->add_option("--trace", arguments->trace,
                   "play this trace (Mooncake format) instead of own conversations");
   app->add_option("--speed", arguments->speed,
-                  "of the workload's own clock; 0: as fast as it goes [conversations: 11; a trace: 0]")
+                  "of the workload's own clock; 0: as fast as it goes [conversations: 11.5; a trace: 0]")
       ->check(CLI::Range(0.0, 1e6));
   app->add_option("--requests", arguments->requests_max, "only the first so many; 0: all")
       ->capture_default_str();
@@ -103,7 +107,7 @@ int PlayAll(Arguments* arguments) {
       larder::PrettyBytes(double(ideal.distinct) * double(arguments->play.worker.block_bytes)).c_str());
   std::fflush(stdout);
   Totals totals = Play(arguments->play, requests, ideal, [] { return stop_asked.load(); });
-  const NodeMemory memory = MemoryOf(client.value()->table());
+  const NodeMemory memory = MemoryOf(arguments->metrics);
   PrintTable(&totals, memory);
   if (!arguments->json.empty() && !WriteJson(&totals, memory, arguments->json)) {
     return Fail("can't write " + arguments->json);

@@ -48,10 +48,10 @@ std::string Format(const char* format, double a, double b = 0) {
 
 }  // namespace
 
-NodeMemory MemoryOf(const NodeTable& table) {
+NodeMemory MemoryOf(const std::vector<std::string>& http_addresses) {
   NodeMemory memory;
-  for (const NodeRecord& node : table.nodes) {
-    const std::string text = bench::HttpGet(node.http_address, "/metrics");
+  for (const std::string& address : http_addresses) {
+    const std::string text = bench::HttpGet(address, "/metrics");
     if (text.empty()) continue;
     ++memory.nodes;
     memory.capacity_bytes += bench::MetricIn(text, "larder_memory_bytes{kind=\"capacity\"}");

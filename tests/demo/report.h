@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "client/client.h"
-
 namespace larder::demo {
 
 struct Totals {
@@ -33,14 +31,14 @@ struct Totals {
   double ideal_hit_rate() const { return blocks == 0 ? 0 : double(ideal_hit_blocks) / double(blocks); }
 };
 
-// Memory of all nodes, from their metrics.
+// Memory of all nodes, from the metrics at their HTTP addresses.
 struct NodeMemory {
   size_t nodes = 0;
   double capacity_bytes = 0, slab_bytes = 0, payload_bytes = 0;
   // Of the memory that the nodes took for blocks.
   double payload_share() const { return slab_bytes > 0 ? payload_bytes / slab_bytes : 0; }
 };
-NodeMemory MemoryOf(const NodeTable& table);
+NodeMemory MemoryOf(const std::vector<std::string>& http_addresses);
 
 std::string ProgressLine(const Totals& totals, size_t requests_in_all, double seconds);
 void PrintTable(Totals* totals, const NodeMemory& memory);

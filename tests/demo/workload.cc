@@ -44,7 +44,7 @@ std::vector<Request> MakeConversations(const ConversationOptions& options) {
     const bool popular = dice.Below(2) == 0;
     std::vector<uint64_t> history = prompts[popular ? 0 : dice.Below(prompts.size())];
     uint64_t at_ms = dice.Below(options.span_ms);
-    const uint64_t turns = dice.Between(2, 9);
+    const uint64_t turns = dice.Between(2, 8);
     for (uint64_t turn = 0; turn < turns; ++turn) {
       grow(&history,
            dice.Between(1, turn == 0 ? 10 : 4));  // the question, in the first turn with its documents

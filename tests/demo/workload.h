@@ -18,8 +18,8 @@ struct ConversationOptions {
   uint64_t seed = 1;
   uint32_t conversations = 90;
   uint32_t system_prompts = 4;  // shared by all conversations, the first by half of them
-  uint64_t span_ms = 480'000;   // over which conversations begin
-  uint64_t think_ms = 25'000;   // mean time between an answer and the next question
+  uint64_t span_ms = 420'000;   // over which conversations begin
+  uint64_t think_ms = 20'000;   // mean time between an answer and the next question
 };
 
 // Multi-turn conversations: each starts from a shared system prompt; every turn's prefix is the whole
