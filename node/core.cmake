@@ -1,6 +1,7 @@
 # The owner and what it is made of: a pure state machine. Included by node/CMakeLists.txt.
 add_library(larder_node_core STATIC
   ${CMAKE_CURRENT_LIST_DIR}/arena.cc
+  ${CMAKE_CURRENT_LIST_DIR}/chunked.cc
   ${CMAKE_CURRENT_LIST_DIR}/cover.cc
   ${CMAKE_CURRENT_LIST_DIR}/eviction/leaf_first_lru.cc
   ${CMAKE_CURRENT_LIST_DIR}/index.cc

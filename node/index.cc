@@ -1,9 +1,9 @@
 #include "node/index.h"
 
+#define XXH_INLINE_ALL  // a call is a good part of a lookup
 #include <xxhash.h>
 
 #include <bit>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -13,8 +13,11 @@ namespace larder::node {
 
 namespace {
 constexpr uint32_t kCells = 12;
+// A lookup waits for its bucket and then for its entry; this many other lookups begin meanwhile.
+constexpr size_t kAhead = 16;
 constexpr uint64_t kFirstBuckets = 64;
 constexpr uint32_t kBucketsMovedPerInsert = 1;
+constexpr uint64_t kHugeTableBytes = 2ull << 20;
 
 uint8_t TagOf(uint64_t key_hash) {
   const auto tag = static_cast<uint8_t>(key_hash >> 56);
@@ -48,15 +51,10 @@ struct alignas(64) Index::Bucket {
   }
 };
 
-Index::Table::Table() : memory(nullptr, [](std::byte* p) { std::free(p); }) {}
-
 void Index::Table::Make(uint64_t buckets_wanted) {
-  // calloc: the kernel's zero pages come one by one as they are used, not in one pause here.
-  auto* raw = static_cast<std::byte*>(std::calloc(buckets_wanted + 1, sizeof(Bucket)));
-  LARDER_CHECK(raw != nullptr);
-  memory.reset(raw);
-  const auto at = reinterpret_cast<uintptr_t>(raw);
-  buckets = reinterpret_cast<Bucket*>((at + sizeof(Bucket) - 1) & ~uintptr_t{sizeof(Bucket) - 1});
+  const uint64_t bytes = buckets_wanted * sizeof(Bucket);
+  memory = MakeMemory(bytes, bytes >= kHugeTableBytes);
+  buckets = reinterpret_cast<Bucket*>(memory.get());
   bucket_count = buckets_wanted;
   keys = 0;
 }
@@ -66,10 +64,13 @@ Index::Index(uint64_t seed) : seed_(seed) {
 }
 Index::~Index() = default;
 
-uint64_t Index::HashOf(Space space, const ChainHash& hash, uint16_t group) const {
-  // Chain hashes come from clients: without a secret seed one could aim them all at one bucket.
-  uint64_t seed = (seed_ ^ space.packed()) * 0x9e3779b97f4a7c15ull;
-  seed ^= seed >> 32 ^ group * 0xd6e8feb86659fd93ull;
+// Chain hashes come from clients: without a secret seed one could aim them all at one bucket.
+uint64_t Index::SeedOf(Space space, uint16_t group) const {
+  const uint64_t seed = (seed_ ^ space.packed()) * 0x9e3779b97f4a7c15ull;
+  return seed ^ seed >> 32 ^ group * 0xd6e8feb86659fd93ull;
+}
+
+uint64_t Index::HashOf(uint64_t seed, const ChainHash& hash) {
   return XXH3_64bits_withSeed(hash.bytes.data(), hash.bytes.size(), seed);
 }
 
@@ -80,7 +81,9 @@ uint64_t Index::HashOf(uint32_t entry) const {
 
 bool Index::Is(uint32_t entry, Space space, const ChainHash& hash, uint16_t group) const {
   const Entry& e = entries_[entry];
-  return e.hash == hash && e.space == space && e.group == group;
+  // Not ==: arrays of std::byte are compared byte by byte.
+  return std::memcmp(e.hash.bytes.data(), hash.bytes.data(), hash.bytes.size()) == 0 && e.space == space &&
+         e.group == group;
 }
 
 uint32_t* Index::FindCell(const Table& table, uint64_t key_hash, Space space, const ChainHash& hash,
@@ -101,11 +104,11 @@ uint32_t* Index::FindCell(const Table& table, uint64_t key_hash, Space space, co
 uint32_t Index::Candidate(const Table& table, uint64_t key_hash) {
   const Bucket& bucket = table.buckets[key_hash & (table.bucket_count - 1)];
   const uint32_t cells = bucket.Cells(TagOf(key_hash));
-  return cells == 0 ? kNone : bucket.entry[std::countr_zero(cells)];
+  if (cells != 0) return bucket.entry[std::countr_zero(cells)];
+  return bucket.passed == 0 ? kAbsent : kNone;
 }
 
-uint32_t Index::Find(Space space, const ChainHash& hash, uint16_t group) const {
-  const uint64_t key_hash = HashOf(space, hash, group);
+uint32_t Index::Lookup(uint64_t key_hash, Space space, const ChainHash& hash, uint16_t group) const {
   if (const uint32_t* cell = FindCell(table_, key_hash, space, hash, group)) return *cell;
   if (old_.buckets != nullptr) {
     if (const uint32_t* cell = FindCell(old_, key_hash, space, hash, group)) return *cell;
@@ -113,27 +116,34 @@ uint32_t Index::Find(Space space, const ChainHash& hash, uint16_t group) const {
   return kNone;
 }
 
+uint32_t Index::Find(Space space, const ChainHash& hash, uint16_t group) const {
+  return Lookup(HashOf(space, hash, group), space, hash, group);
+}
+
 void Index::FindBatch(Space space, std::span<const ChainHash> hashes, uint16_t group, uint32_t* first) const {
   LARDER_CHECK(hashes.size() <= kBatch);
   uint64_t key_hash[kBatch];
+  const uint64_t seed = SeedOf(space, group);
   const bool moving = old_.buckets != nullptr;
-  for (size_t i = 0; i < hashes.size(); ++i) {
-    key_hash[i] = HashOf(space, hashes[i], group);
-    __builtin_prefetch(&table_.buckets[key_hash[i] & (table_.bucket_count - 1)]);
-    if (moving) __builtin_prefetch(&old_.buckets[key_hash[i] & (old_.bucket_count - 1)]);
-  }
-  for (size_t i = 0; i < hashes.size(); ++i) {
-    uint32_t candidate = Candidate(table_, key_hash[i]);
-    if (candidate == kNone && moving) candidate = Candidate(old_, key_hash[i]);
-    if (candidate == kNone) continue;
-    const auto* line = reinterpret_cast<const char*>(&entries_[candidate]);
-    __builtin_prefetch(line);
-    __builtin_prefetch(line + 63);
-  }
-  for (size_t i = 0; i < hashes.size(); ++i) {
-    const uint32_t* cell = FindCell(table_, key_hash[i], space, hashes[i], group);
-    if (cell == nullptr && moving) cell = FindCell(old_, key_hash[i], space, hashes[i], group);
-    first[i] = cell == nullptr ? kNone : *cell;
+  const size_t count = hashes.size();
+  for (size_t step = 0; step < count + 2 * kAhead; ++step) {
+    if (step < count) {
+      const uint64_t h = key_hash[step] = HashOf(seed, hashes[step]);
+      __builtin_prefetch(&table_.buckets[h & (table_.bucket_count - 1)]);
+      if (moving) __builtin_prefetch(&old_.buckets[h & (old_.bucket_count - 1)]);
+    }
+    if (const size_t i = step - kAhead; i < count) {
+      first[i] = Candidate(table_, key_hash[i]);
+      if (first[i] == kAbsent && moving) first[i] = Candidate(old_, key_hash[i]);
+      if (first[i] < kAbsent) __builtin_prefetch(&entries_[first[i]]);
+    }
+    if (const size_t i = step - 2 * kAhead; i < count) {
+      if (first[i] == kAbsent) {
+        first[i] = kNone;
+      } else if (first[i] == kNone || !Is(first[i], space, hashes[i], group)) {
+        first[i] = Lookup(key_hash[i], space, hashes[i], group);
+      }
+    }
   }
 }
 
@@ -191,25 +201,25 @@ void Index::MoveBuckets(uint64_t count) {
 }
 
 void Index::LinkSpace(uint32_t entry) {
-  Entry& e = entries_[entry];
-  auto [head, added] = space_heads_.try_emplace(e.space.packed(), entry);
+  EntryPlace& e = places_[entry];
+  auto [head, added] = space_heads_.try_emplace(entries_[entry].space.packed(), entry);
   e.space_previous = kNone;
   e.space_next = added ? kNone : head->second;
   if (!added) {
-    entries_[head->second].space_previous = entry;
+    places_[head->second].space_previous = entry;
     head->second = entry;
   }
 }
 
 void Index::UnlinkSpace(uint32_t entry) {
-  const Entry& e = entries_[entry];
-  if (e.space_next != kNone) entries_[e.space_next].space_previous = e.space_previous;
+  const EntryPlace& e = places_[entry];
+  if (e.space_next != kNone) places_[e.space_next].space_previous = e.space_previous;
   if (e.space_previous != kNone) {
-    entries_[e.space_previous].space_next = e.space_next;
+    places_[e.space_previous].space_next = e.space_next;
   } else if (e.space_next != kNone) {
-    space_heads_[e.space.packed()] = e.space_next;
+    space_heads_[entries_[entry].space.packed()] = e.space_next;
   } else {
-    space_heads_.erase(e.space.packed());
+    space_heads_.erase(entries_[entry].space.packed());
   }
 }
 
@@ -222,9 +232,11 @@ uint32_t Index::Add(Space space, const ChainHash& hash, uint16_t group, const Re
     LARDER_CHECK(entry_bound_ < kEntriesMax);
     entry = entry_bound_++;
     entries_.Reserve(entry_bound_);
+    places_.Reserve(entry_bound_);
   }
   Entry& e = entries_[entry];
   e = Entry{};
+  places_[entry] = EntryPlace{};
   e.hash = hash;
   e.space = space;
   e.group = group;
@@ -284,17 +296,18 @@ uint32_t Index::FirstOf(Space space) const {
 }
 
 uint64_t Index::metadata_bytes() const {
-  return entries_.bytes() + (table_.bucket_count + old_.bucket_count) * sizeof(Bucket);
+  return uint64_t{entry_bound_} * (sizeof(Entry) + sizeof(EntryPlace)) +
+         (table_.bucket_count + old_.bucket_count) * sizeof(Bucket);
 }
 
 std::string Index::CheckInvariants() const {
   uint64_t visible = 0, keys = 0;
   for (const auto& [packed, head] : space_heads_) {
     uint32_t previous = kNone;
-    for (uint32_t i = head; i != kNone; previous = i, i = entries_[i].space_next) {
+    for (uint32_t i = head; i != kNone; previous = i, i = places_[i].space_next) {
       const Entry& e = entries_[i];
       if (e.space.packed() != packed) return "an entry is in the list of another space";
-      if (e.space_previous != previous) return "a space list's links disagree";
+      if (places_[i].space_previous != previous) return "a space list's links disagree";
       if (e.hidden != 0) return "a hidden entry is in a space list";
       const uint32_t first = Find(e.space, e.hash, e.group);
       if (first == kNone) return "a visible entry is not found by its key";

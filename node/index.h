@@ -27,8 +27,8 @@ struct Space {
   bool operator==(const Space&) const = default;
 };
 
+// What a lookup reads: one cache line, since lookups are random and wait for memory.
 struct Entry {
-  // What a lookup reads comes first.
   ChainHash hash;
   Space space;
   uint16_t group = 0;
@@ -37,21 +37,26 @@ struct Entry {
   uint32_t next_piece = 0;  // of the same key; also links free entries
   uint32_t hard_pins = 0;
   uint32_t soft_pins = 0;
+
+  bool pinned() const { return (hard_pins | soft_pins) != 0; }
+};
+static_assert(sizeof(Entry) == 64);
+
+// What is needed once it was found.
+struct EntryPlace {
   uint32_t slab = 0;
   uint32_t slot = 0;
   uint32_t payload_bytes = 0;
   uint32_t space_previous = 0;  // all visible entries of a space
   uint32_t space_next = 0;
-
-  bool pinned() const { return (hard_pins | soft_pins) != 0; }
 };
-static_assert(sizeof(Entry) == 84);
+static_assert(sizeof(EntryPlace) == 20);
 
 class Index {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr uint32_t kEntriesMax = 1u << 30;
-  static constexpr size_t kBatch = 64;
+  static constexpr size_t kBatch = 256;
 
   explicit Index(uint64_t seed);
   ~Index();
@@ -60,7 +65,7 @@ class Index {
 
   // The first piece of a key, or kNone.
   uint32_t Find(Space space, const ChainHash& hash, uint16_t group) const;
-  // The same for up to kBatch keys; cache misses overlap. The entries found are in cache afterwards.
+  // The same for up to kBatch keys; their cache misses overlap. The entries found are in cache afterwards.
   void FindBatch(Space space, std::span<const ChainHash> hashes, uint16_t group, uint32_t* first) const;
 
   // A new visible piece. Never fails; the caller bounds the pieces by the memory they describe.
@@ -71,6 +76,8 @@ class Index {
 
   Entry& operator[](uint32_t entry) { return entries_[entry]; }
   const Entry& operator[](uint32_t entry) const { return entries_[entry]; }
+  EntryPlace& place(uint32_t entry) { return places_[entry]; }
+  const EntryPlace& place(uint32_t entry) const { return places_[entry]; }
   // The first of all visible pieces of a space, linked by space_next; kNone when there are none.
   uint32_t FirstOf(Space space) const;
 
@@ -84,20 +91,26 @@ class Index {
   struct Bucket;
   // One open-addressing table; knows entry numbers and hashes only.
   struct Table {
-    std::unique_ptr<std::byte[], void (*)(std::byte*)> memory;
+    Memory memory;
     Bucket* buckets = nullptr;
     uint64_t bucket_count = 0;  // power of two
     uint64_t keys = 0;
-    Table();
     void Make(uint64_t buckets_wanted);
   };
 
-  uint64_t HashOf(Space space, const ChainHash& hash, uint16_t group) const;
+  uint64_t SeedOf(Space space, uint16_t group) const;
+  static uint64_t HashOf(uint64_t seed, const ChainHash& hash);
+  uint64_t HashOf(Space space, const ChainHash& hash, uint16_t group) const {
+    return HashOf(SeedOf(space, group), hash);
+  }
   uint64_t HashOf(uint32_t entry) const;
   bool Is(uint32_t entry, Space space, const ChainHash& hash, uint16_t group) const;
   // The cell that holds the key's first piece, nullptr without.
   uint32_t* FindCell(const Table& table, uint64_t key_hash, Space space, const ChainHash& hash,
                      uint16_t group) const;
+  uint32_t Lookup(uint64_t key_hash, Space space, const ChainHash& hash, uint16_t group) const;
+  // An entry of the key's bucket that may be it; kAbsent: the key is not in the table; kNone: look for it.
+  static constexpr uint32_t kAbsent = kNone - 1;
   static uint32_t Candidate(const Table& table, uint64_t key_hash);
   static void InsertKey(Table* table, uint64_t key_hash, uint32_t entry);
   static void EraseCell(Table* table, uint64_t key_hash, uint32_t* cell);
@@ -108,6 +121,7 @@ class Index {
 
   uint64_t seed_;
   Chunked<Entry> entries_;
+  Chunked<EntryPlace> places_;
   uint32_t entry_bound_ = 0;
   uint32_t free_ = kNone;
   uint64_t visible_ = 0;

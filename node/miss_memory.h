@@ -16,6 +16,9 @@ class MissMemory {
   void Remember(uint64_t fingerprint, Presence reason);
   // kNeverStored when nothing is remembered.
   Presence Recall(uint64_t fingerprint) const;
+  void Prefetch(uint64_t fingerprint) const {
+    __builtin_prefetch(&cells_[fingerprint & (cells_.size() - 1)]);
+  }
   uint64_t bytes() const { return cells_.size() * sizeof(uint64_t); }
 
  private:

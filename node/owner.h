@@ -45,12 +45,12 @@ struct Committed {  // a Commit message, with what the mover computed while the 
   Envelope envelope;
   std::vector<Block> blocks;
 };
-struct Progress {
+struct Progress {  // bytes of it landed; at most one a second and ticket
   uint64_t ticket = 0;
-};  // bytes of it landed; at most one a second and ticket
-struct Stopped {
+};
+struct Stopped {  // answer to Revoke: no byte will land any more
   uint64_t ticket = 0;
-};  // answer to Revoke: no byte will land any more
+};
 struct Sent {
   uint64_t token = 0;
 };
@@ -68,9 +68,9 @@ struct Grant {  // comes before the ReserveReply that names the ticket
   transport::Extent slot;  // exactly the payload's bytes
   std::vector<PartRun> parts;
 };
-struct Revoke {
+struct Revoke {  // stop landing, then answer Stopped
   uint64_t ticket = 0;
-};  // stop landing, then answer Stopped
+};
 struct Reply {
   Bytes header;
   transport::SendSegments segments;

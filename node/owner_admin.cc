@@ -15,11 +15,11 @@ void Owner::State::OnOpen(Asker& asker, const Open& body) {
                   "tenant names have at most " + std::to_string(kTenantBytesMax) + " bytes");
   }
   const Result<Identity> identity = Identity::Parse(body.identity);
-  if (!identity.ok()) return Refuse(asker, Code::kInvalid, "identity: " + identity.status().text());
+  if (!identity.ok()) return Refuse(asker, identity.status().code(), identity.status().text());
   const Status valid = identity.value().Validate(options.allow_weak_hash);
-  if (!valid.ok()) return Refuse(asker, Code::kInvalid, "identity: " + valid.text());
+  if (!valid.ok()) return Refuse(asker, valid.code(), valid.text());
   const Result<Grid> grid = GridOf(identity.value());
-  if (!grid.ok()) return Refuse(asker, Code::kInvalid, "identity: " + grid.status().text());
+  if (!grid.ok()) return Refuse(asker, grid.status().code(), grid.status().text());
   const auto& salt = body.salt_digest;
   const bool salted = salt != Digest{};
   const Namespace name =

@@ -30,10 +30,12 @@ std::string Owner::State::CheckSlots() const {
           continue;
         }
         const Entry& e = index[owners[slot]];
-        if (e.slab != slab || e.slot != slot) return "a slot's entry says that it lives elsewhere";
+        const EntryPlace& place = index.place(owners[slot]);
+        if (place.slab != slab || place.slot != slot) return "a slot's entry says that it lives elsewhere";
         if (e.hidden != 0 && !e.pinned()) return "a hidden entry without pins has a slot";
         if (e.hidden == 0) ++visible;
-        if (e.payload_bytes > arena.classes()[c].shape.slot_bytes) return "a payload is larger than its slot";
+        if (place.payload_bytes > arena.classes()[c].shape.slot_bytes)
+          return "a payload is larger than its slot";
       }
     }
   }
@@ -98,9 +100,9 @@ std::string Owner::State::CheckNamespaces() const {
   for (uint32_t number = 0; number < name_spaces.size(); ++number) {
     const NamespaceRecord& record = name_spaces[number];
     uint64_t blocks = 0, bytes = 0;
-    for (uint32_t i = index.FirstOf(SpaceOf(number)); i != kNone; i = index[i].space_next) {
+    for (uint32_t i = index.FirstOf(SpaceOf(number)); i != kNone; i = index.place(i).space_next) {
       ++blocks;
-      bytes += index[i].payload_bytes;
+      bytes += index.place(i).payload_bytes;
     }
     if (blocks != record.blocks || bytes != record.bytes)
       return "a namespace's blocks and their count disagree";

@@ -73,7 +73,7 @@ bool Owner::State::EvictFrom(uint32_t class_number) {
     const uint32_t victim = policy.Victim(may_leave, kLooksPerVictim);
     if (victim != kNone) {
       ++counts.evicted;
-      counts.evicted_bytes += index[victim].payload_bytes;
+      counts.evicted_bytes += index.place(victim).payload_bytes;
       --eviction_budget;
       Leave(victim, Presence::kEvicted);
       return true;
@@ -105,7 +105,7 @@ bool Owner::State::TakeColdSlab(uint32_t for_class, uint64_t colder_than_us, boo
     const uint32_t owner = arena.slab(slab).owners[slot];
     if (Arena::IsFree(owner)) continue;
     ++counts.evicted;
-    counts.evicted_bytes += index[owner].payload_bytes;
+    counts.evicted_bytes += index.place(owner).payload_bytes;
     Leave(owner, Presence::kEvicted);
   }
   eviction_budget -= std::min(eviction_budget, std::max(slots, 1u));
@@ -126,7 +126,7 @@ uint32_t Owner::State::ColdestSlabOf(uint32_t class_number, uint64_t colder_than
     best = slab;
     best_share = share;
   };
-  look(index[first].slab);
+  look(index.place(first).slab);
   for (uint32_t i = 0; i < std::min<size_t>(kSlabLooks, slabs.size()); ++i) {
     look(slabs[slab_cursor++ % slabs.size()]);
   }

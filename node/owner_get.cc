@@ -130,7 +130,7 @@ bool Owner::State::AddSource(const Patch& patch, const BlockHeader& header, GetW
   source.writer = header.writer;
   source.created_ms = header.created_ms;
   const std::byte* payload = arena.Payload(PlaceOf(patch.entry));
-  uint64_t bytes = e.payload_bytes;
+  uint64_t bytes = index.place(patch.entry).payload_bytes;
   std::vector<transport::ConstExtent> extents;
   if (patch.rectangle == e.rectangle) {
     source.parts = header.parts;

@@ -37,6 +37,9 @@ void Owner::State::OnMatch(Asker& asker, const Match& body) {
     for (size_t g = 0; g < groups; ++g) {
       index.FindBatch(SpaceOf(number), std::span(body.hashes).subspan(begin, count), body.groups[g], first);
       for (size_t i = 0; i < count; ++i) {
+        if (first[i] == kNone) misses.Prefetch(FingerprintOf(number, body.hashes[begin + i], body.groups[g]));
+      }
+      for (size_t i = 0; i < count; ++i) {
         Presence presence = Presence::kRam;
         if (!pins && first[i] != kNone && index[first[i]].rectangle.Contains(body.rectangle)) {
           ++hits;

@@ -169,7 +169,7 @@ PutState Owner::State::StoreTicket(const Asker& asker, const Ticket& ticket,
   std::memcpy(arena.Header(ticket.place), encoded.data(), encoded.size());
 
   const uint32_t entry = index.Add(ticket.name.space, ticket.name.hash, ticket.name.group, ticket.rectangle);
-  Entry& e = index[entry];
+  EntryPlace& e = index.place(entry);
   e.slab = ticket.place.slab;
   e.slot = ticket.place.slot;
   e.payload_bytes = static_cast<uint32_t>(ticket.payload_bytes);

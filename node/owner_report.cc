@@ -42,7 +42,7 @@ void Owner::State::OnReport(Asker& asker, const Report& body) {
       checks.emplace(token, Check{id, i, source.entry});
       ++report.checks_left;
       verifies.push_back({token,
-                          {arena.Payload(PlaceOf(source.entry)), index[source.entry].payload_bytes},
+                          {arena.Payload(PlaceOf(source.entry)), index.place(source.entry).payload_bytes},
                           std::move(header).value().parts});
     }
   }

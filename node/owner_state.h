@@ -137,8 +137,10 @@ struct Owner::State {
 
   // owner_pieces.cc: pieces, their lives and pins
   Space SpaceOf(uint32_t number) const { return {number, name_spaces[number].generation}; }
-  SlotPlace PlaceOf(uint32_t entry) const { return {index[entry].slab, index[entry].slot}; }
-  EvictionPolicy& PolicyOf(uint32_t entry) { return *policies[arena.slab(index[entry].slab).class_number]; }
+  SlotPlace PlaceOf(uint32_t entry) const { return {index.place(entry).slab, index.place(entry).slot}; }
+  EvictionPolicy& PolicyOf(uint32_t entry) {
+    return *policies[arena.slab(index.place(entry).slab).class_number];
+  }
   uint64_t FingerprintOf(uint32_t number, const ChainHash& hash, uint16_t group) const;
   bool CoverOf(uint32_t first, const Rectangle& ask, std::vector<Patch>* sources);
   bool Covered(uint32_t first, const Rectangle& ask);

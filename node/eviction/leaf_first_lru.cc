@@ -22,19 +22,20 @@ uint64_t StampOf(const TouchInfo& info) {
 class LruLinks {
  public:
   struct Node {
-    uint32_t colder = kNone;
-    uint32_t hotter = kNone;
-    uint64_t stamp = 0;
+    uint32_t colder;
+    uint32_t hotter;
+    uint64_t stamp;
   };
   static_assert(sizeof(Node) == 16);
   Chunked<Node> nodes;
+  uint32_t used = 0;
 };
 
 std::shared_ptr<LruLinks> MakeLruLinks() {
   return std::make_shared<LruLinks>();
 }
 uint64_t LruLinksBytes(const LruLinks& links) {
-  return links.nodes.bytes();
+  return uint64_t{links.used} * sizeof(LruLinks::Node);
 }
 
 namespace {
@@ -43,7 +44,10 @@ class LeafFirstLru final : public EvictionPolicy {
  public:
   LeafFirstLru(std::shared_ptr<LruLinks> links, bool shared) : links_(std::move(links)), shared_(shared) {}
 
-  void Reserve(uint32_t entries) override { links_->nodes.Reserve(entries); }
+  void Reserve(uint32_t entries) override {
+    links_->nodes.Reserve(entries);
+    links_->used = std::max(links_->used, entries);
+  }
 
   void Insert(uint32_t entry, const TouchInfo& info) override {
     const uint64_t stamp = StampOf(info);

@@ -1,0 +1,21 @@
+# The owner and its parts. Included by this folder's CMakeLists.txt.
+add_executable(node_core_test
+  ${CMAKE_CURRENT_LIST_DIR}/arena_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/cover_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/eviction_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/index_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/miss_memory_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_admin_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_evict_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_fixture.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_get_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_match_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_put_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_random_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_report_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_trace_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_wait_test.cc
+)
+target_compile_definitions(node_core_test PRIVATE LARDER_TRACES="${PROJECT_SOURCE_DIR}/../shared/data/traces")
+target_link_libraries(node_core_test PRIVATE larder_node_core larder_warnings GTest::gtest GTest::gtest_main)
+gtest_discover_tests(node_core_test DISCOVERY_MODE PRE_TEST)
