@@ -13,6 +13,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "transport/transport.h"
 
@@ -42,6 +43,8 @@ class Fixture {
   }
   // The name MakeTransport and the helper program know it by; for TransportPeerBattery.
   virtual std::string backend() const { return ""; }
+  // More arguments for the helper program.
+  virtual std::vector<std::string> peer_arguments() const { return {}; }
 };
 
 using FixtureFactory = std::unique_ptr<Fixture> (*)();

@@ -32,13 +32,13 @@ TEST_P(TransportBattery, SendsBeforeOpenArriveAfterIt) {
 }
 
 TEST_P(TransportBattery, EmptyHeadersAndEmptySegmentsAreMessages) {
+  const std::vector<std::byte> payload = Pattern(1, 10);
   Pair pair(*fixture_);
   pair.Open();
   ASSERT_EQ(pair.connection->Send(Note("")), Failure::kNone);
   OutMessage hollow = Note("hollow", 1);
   hollow.segments.Add(std::span<const ConstExtent>());
   ASSERT_EQ(pair.connection->Send(std::move(hollow)), Failure::kNone);
-  const std::vector<std::byte> payload = Pattern(1, 10);
   OutMessage mixed = Note("mixed", 2);
   mixed.segments.Add(ConstExtent{nullptr, 0});
   mixed.segments.Add(ConstExtent{payload.data(), payload.size()});
@@ -54,10 +54,10 @@ TEST_P(TransportBattery, EmptyHeadersAndEmptySegmentsAreMessages) {
 }
 
 TEST_P(TransportBattery, KeepsOrderOverThousandsOfMessages) {
+  const std::vector<std::byte> payload = Pattern(2, 3000);
   constexpr size_t kMessages = 5000;
   Pair pair(*fixture_);
   pair.Open();
-  const std::vector<std::byte> payload = Pattern(2, 3000);
   for (size_t i = 0; i < kMessages; i++) {
     const std::string header = std::to_string(i) + std::string(i % 97, '.');
     for (;;) {
@@ -110,9 +110,9 @@ TEST_P(TransportBattery, LandsScatteredPayloadsOfAllSizes) {
 }
 
 TEST_P(TransportBattery, MovesLargePayloadsBothWaysAtOnce) {
+  const std::vector<std::byte> up = Pattern(3, 48 << 20), down = Pattern(4, 48 << 20);
   Pair pair(*fixture_);
   pair.Open();
-  const std::vector<std::byte> up = Pattern(3, 48 << 20), down = Pattern(4, 48 << 20);
   ASSERT_EQ(pair.connection->Send(Parcel("up", up, 48, 1 << 20, 1)), Failure::kNone);
   ASSERT_EQ(pair.peer_connection()->Send(Parcel("down", down, 3, 1 << 30, 1)), Failure::kNone);
   ASSERT_TRUE(WaitFor(*fixture_, [&] { return pair.peer()->received() + pair.handler->received() == 2; }));
@@ -121,6 +121,7 @@ TEST_P(TransportBattery, MovesLargePayloadsBothWaysAtOnce) {
 }
 
 TEST_P(TransportBattery, PlaceMayRefuseAndTheNextMessageLands) {
+  const std::vector<std::byte> payload = Pattern(5, 3 << 20);
   Pair pair(*fixture_);
   pair.acceptor.make = [] {
     auto recorder = std::make_shared<Recorder>();
@@ -128,7 +129,6 @@ TEST_P(TransportBattery, PlaceMayRefuseAndTheNextMessageLands) {
     return recorder;
   };
   pair.Open();
-  const std::vector<std::byte> payload = Pattern(5, 3 << 20);
   ASSERT_EQ(pair.connection->Send(Parcel("unwanted", payload, 3, 1 << 20, 1)), Failure::kNone);
   ASSERT_EQ(pair.connection->Send(Parcel("wanted", payload, 3, 1 << 20, 2)), Failure::kNone);
   ASSERT_TRUE(WaitFor(*fixture_, [&] { return pair.peer()->received() == 2; }));
@@ -152,13 +152,13 @@ TEST_P(TransportBattery, AcceptorMayRefuse) {
 }
 
 TEST_P(TransportBattery, OversizeAndNonsenseTakeNothing) {
+  const std::vector<std::byte> payload = Pattern(6, (1 << 20) + 1);
   TransportOptions options;
   options.limits.header_bytes_max = 1000;
   options.limits.segments_max = 8;
   options.limits.payload_bytes_max = 1 << 20;
   Pair pair(*fixture_, options);
   pair.Open();
-  const std::vector<std::byte> payload = Pattern(6, (1 << 20) + 1);
   Connection& connection = *pair.connection;
   EXPECT_EQ(connection.Send(Note(std::string(1001, 'x'))), Failure::kTooLarge);
   EXPECT_EQ(connection.Send(Parcel("p", payload, 1, 1 << 30, 1)), Failure::kTooLarge);
@@ -174,11 +174,11 @@ TEST_P(TransportBattery, OversizeAndNonsenseTakeNothing) {
 }
 
 TEST_P(TransportBattery, OversizeFromAPeerClosesTheConnection) {
+  const std::vector<std::byte> payload = Pattern(8, 2 << 20);
   TransportOptions strict;
   strict.limits.payload_bytes_max = 1 << 20;
   Pair pair(*fixture_, TransportOptions{}, strict);
   pair.Open();
-  const std::vector<std::byte> payload = Pattern(8, 2 << 20);
   ASSERT_EQ(pair.connection->Send(Parcel("large", payload, 1, 1 << 30, 1)), Failure::kNone);
   ASSERT_TRUE(WaitFor(*fixture_, [&] { return pair.peer()->closed() && pair.handler->closed(); }));
   EXPECT_EQ(pair.peer()->received(), 0u);
@@ -188,6 +188,7 @@ TEST_P(TransportBattery, OversizeFromAPeerClosesTheConnection) {
 }
 
 TEST_P(TransportBattery, ServesManyConnections) {
+  const std::vector<std::byte> payload = Pattern(9, 200'000);
   constexpr size_t kConnections = 64;
   Pair pair(*fixture_);
   std::vector<std::shared_ptr<Recorder>> handlers;
@@ -197,7 +198,6 @@ TEST_P(TransportBattery, ServesManyConnections) {
     connections.push_back(pair.Connect(handlers.back()));
   }
   EXPECT_EQ(pair.client->stats().connections, kConnections);
-  const std::vector<std::byte> payload = Pattern(9, 200'000);
   for (size_t i = 0; i < kConnections; i++) {
     ASSERT_EQ(connections[i]->Send(Parcel("from " + std::to_string(i), payload, 2, 50'000, 1)),
               Failure::kNone);
@@ -213,6 +213,7 @@ TEST_P(TransportBattery, ServesManyConnections) {
 }
 
 TEST_P(TransportBattery, InteractiveAndBatchTrafficBothArrive) {
+  const std::vector<std::byte> payload = Pattern(10, 8 << 20);
   Pair pair(*fixture_);
   pair.Open();
   ConnectOptions batch_options;
@@ -221,7 +222,6 @@ TEST_P(TransportBattery, InteractiveAndBatchTrafficBothArrive) {
   auto batch = pair.Connect(batch_handler, batch_options);
   pair.acceptor.connection(1)->SetBatch(true);
   pair.acceptor.handler(1)->keep_payload = false;
-  const std::vector<std::byte> payload = Pattern(10, 8 << 20);
   for (uint64_t i = 0; i < 16; i++) {
     ASSERT_EQ(batch->Send(Parcel("bulk", payload, 8, 1 << 20, i + 1)), Failure::kNone);
   }

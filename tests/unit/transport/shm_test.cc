@@ -35,6 +35,7 @@ class ShmFixture : public Fixture {
   bool SendRaw(const std::string& address, ByteView bytes) override {
     const int fd = ConnectRaw(address);
     (void)!send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    shutdown(fd, SHUT_WR);
     char answer;
     while (recv(fd, &answer, 1, 0) > 0) {
     }
@@ -57,9 +58,12 @@ class ShmFixture : public Fixture {
   std::vector<std::string> paths_;
 };
 
-std::unique_ptr<Fixture> MakeShmFixture() { return std::make_unique<ShmFixture>(); }
+std::unique_ptr<Fixture> MakeShmFixture() {
+  return std::make_unique<ShmFixture>();
+}
 
 INSTANTIATE_TEST_SUITE_P(Shm, TransportBattery, testing::Values(&MakeShmFixture));
+INSTANTIATE_TEST_SUITE_P(Shm, TransportPeerBattery, testing::Values(&MakeShmFixture));
 
 }  // namespace
 }  // namespace larder::transport

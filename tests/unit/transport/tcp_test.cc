@@ -38,6 +38,7 @@ class TcpFixture : public Fixture {
       if (n <= 0) break;
       sent += static_cast<size_t>(n);
     }
+    shutdown(fd, SHUT_WR);
     char answer;
     while (recv(fd, &answer, 1, 0) > 0) {
     }
@@ -52,6 +53,7 @@ std::unique_ptr<Fixture> MakeTcpFixture() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tcp, TransportBattery, testing::Values(&MakeTcpFixture));
+INSTANTIATE_TEST_SUITE_P(Tcp, TransportPeerBattery, testing::Values(&MakeTcpFixture));
 
 }  // namespace
 }  // namespace larder::transport
