@@ -227,18 +227,23 @@ def check_todos(tree):
 
 
 def check_listed_sources(tree):
-    """Every source is named in a CMake file beside or above it: what isn't built is dead."""
+    """Every source is named in a CMake file: what isn't built is dead."""
     cmake = [name for name in tree.files if name.endswith(("CMakeLists.txt", ".cmake"))]
     for name in tree.sources(".cc", ".cu", ".c"):
-        for listing in cmake:
-            folder = os.path.dirname(listing)
-            if folder and not name.startswith(folder + "/"):
-                continue
-            relative = name[len(folder) + 1:] if folder else name
-            if re.search(rf"(^|[\s/(\"]){re.escape(relative)}($|[\s)\"])", tree.text(listing), flags=re.M):
-                break
-        else:
+        if not any(names_source(tree.text(listing), os.path.dirname(listing), name) for listing in cmake):
             yield f"{name}: no CMakeLists.txt names it"
+
+
+def names_source(listing, folder, name):
+    """By its path from the listing's folder, by a longer path, or without suffix as the argument of a function."""
+    if os.path.dirname(name).startswith(folder):
+        path = re.escape(os.path.relpath(name, folder or "."))
+        stem = re.escape(os.path.splitext(os.path.relpath(name, folder or "."))[0])
+        pattern = rf"(^|[\s/(\"]){path}($|[\s)\"])|\({stem}[\s)]"
+    else:
+        path = re.escape("/".join(name.split("/")[-2:]))
+        pattern = rf"/{path}($|[\s)\"])"
+    return re.search(pattern, listing, flags=re.M) is not None
 
 
 def check_layout(tree):
