@@ -208,7 +208,7 @@ struct TransportOptions {
   uint32_t socket_bytes = 256 * 1024;  // tcp: SO_SNDBUF and SO_RCVBUF, set before connect and listen
   uint32_t spin_us = 0;                // poll so long before sleeping
   std::string device;                  // ucx: UCX_NET_DEVICES; empty: what UCX finds
-  std::string ucx_tls;  // ucx: UCX_TLS; empty: rc,ud,dc where there is RDMA, and self,posix,sysv,cma
+  std::string ucx_tls;  // ucx: UCX_TLS; empty: rc,ud,dc,self where there is RDMA, else ucx_transport.h
 };
 
 // name: "tcp", "shm", "ucx". nullptr with an error when this build or machine can't.

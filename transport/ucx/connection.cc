@@ -5,6 +5,10 @@
 
 namespace larder::transport::ucx {
 
+namespace {
+constexpr uint64_t kCloseWaitUs = 200'000;
+}
+
 UcxConnection::UcxConnection(std::shared_ptr<Shared> shared, std::shared_ptr<Worker> worker, std::string peer,
                              bool batch)
     : shared_(std::move(shared)), worker_(std::move(worker)), peer_(std::move(peer)), batch_(batch) {}
@@ -51,12 +55,16 @@ Failure UcxConnection::Send(OutMessage&& message) {
 
 void UcxConnection::Cancel(uint64_t token) {
   if (token == 0) return;
-  worker_->Post([self = shared_from_this(), token] {
-    if (self->closing()) return;
-    self->TakeFromQueue([token](const OutMessage& message) { return message.token == token; },
-                        Failure::kCancelled);
-    self->worker_->Ready(self.get());
-  });
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = std::find_if(queue_.begin(), queue_.end(),
+                                    [token](const OutMessage& message) { return message.token == token; });
+    if (found == queue_.end()) return;
+    queued_header_bytes_ -= found->header.size();
+    queue_.erase(found);
+    cancelled_.push_back(token);
+  }
+  worker_->Post(shared_from_this());
 }
 
 void UcxConnection::Divert(uint64_t landing_id) {
@@ -79,6 +87,10 @@ bool UcxConnection::Run(std::function<void()> work) {
 }
 
 void UcxConnection::Close(Failure why) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    accepts_sends_ = false;
+  }
   worker_->Post([self = shared_from_this(), why] {
     self->BeginClose({why, "closed here: " + std::string(FailureName(why))}, Failure::kCancelled);
   });
@@ -149,6 +161,7 @@ void UcxConnection::Turn() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     turn_posted_ = false;
+    TakeCancelled();
   }
   if (state_ == State::kClosed) return;
   if (timer_fired) {
@@ -177,9 +190,16 @@ void UcxConnection::Turn() {
   UpdateTimer();
 }
 
+// With the mutex held.
+void UcxConnection::TakeCancelled() {
+  for (const uint64_t token : cancelled_) reports_.emplace_back(token, Failure::kCancelled);
+  cancelled_.clear();
+}
+
 // Takes messages out of the queue and reports them.
 void UcxConnection::TakeFromQueue(const std::function<bool(const OutMessage&)>& which, Failure failure) {
   std::lock_guard<std::mutex> lock(mutex_);
+  TakeCancelled();
   std::erase_if(queue_, [&](const OutMessage& message) {
     if (!which(message)) return false;
     queued_header_bytes_ -= message.header.size();
@@ -218,7 +238,8 @@ void UcxConnection::HandleTimer() {
 
 void UcxConnection::UpdateTimer() {
   if (closing()) {
-    worker_->SetTimer(this, 0);
+    worker_->SetTimer(this,
+                      state_ == State::kClosed || NowUs() > close_deadline_us_ ? 0 : close_deadline_us_);
     return;
   }
   uint64_t when_us = connect_deadline_us_;
@@ -248,6 +269,8 @@ void UcxConnection::BeginClose(Error why, Failure queued) {
     std::lock_guard<std::mutex> lock(mutex_);
     accepts_sends_ = false;
   }
+  worker_->AddClosing(1);
+  close_deadline_us_ = NowUs() + kCloseWaitUs;
   ReleaseEarly();
   if (endpoint_ != nullptr) CloseEndpoint();
   worker_->Ready(this);
@@ -273,7 +296,17 @@ void UcxConnection::OnEndpointClosed(void* request, ucs_status_t, void* self) {
 }
 
 void UcxConnection::FinishIfQuiet() {
-  if (endpoint_closed_ && sends_in_flight_ == 0 && receives_in_flight_ == 0) FinishClose();
+  const bool patient = NowUs() < close_deadline_us_;
+  if (receives_in_flight_ != 0 || (patient && (!endpoint_closed_ || !ops_.empty()))) return;
+  FinishClose();
+}
+
+void UcxConnection::OrphanSends() {
+  for (SendOp& op : ops_) {
+    op.connection = nullptr;
+    op.home = &worker_->orphans();
+  }
+  worker_->orphans().splice(worker_->orphans().end(), ops_);
 }
 
 void UcxConnection::FinishWithoutUcx() {
@@ -289,6 +322,8 @@ void UcxConnection::FinishClose() {
   if (state_ == State::kClosed) return;
   const auto self = shared_from_this();
   state_ = State::kClosed;
+  worker_->AddClosing(-1);
+  OrphanSends();
   for (const auto& outgoing : outgoing_) {
     if (!outgoing->reported && outgoing->message.token != 0) {
       reports_.emplace_back(outgoing->message.token, queued_failure_);

@@ -4,8 +4,10 @@
 // Threads. mutex_ guards the queue and whether Send may still add to it; the rest belongs to the worker's
 // thread. Handlers are called only from Turn, never with the mutex held, never inside a UCX callback.
 //
-// Closing. An endpoint is closed by force, then we wait until UCX has completed the close and every send and
-// receive of ours: only then no byte can move any more, and OnClosed gives the buffers back.
+// Closing. An endpoint is closed by force, then we wait until UCX has completed every send and receive of
+// ours: only then no byte can move any more, and OnClosed gives the buffers back. Over UCX's shared memory
+// sends to a peer that stopped reading never complete: after kCloseWaitUs only receives are waited for, since
+// what is left of a send can only be read, and by nobody but that peer, whose checksums will tell.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -13,6 +15,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -27,6 +30,35 @@
 #include "transport/ucx/worker.h"
 
 namespace larder::transport::ucx {
+
+// A message that has begun to move.
+struct Outgoing {
+  OutMessage message;
+  std::vector<uint64_t> segment_bytes;
+  uint64_t frame_bytes = 0;
+  uint32_t fragments = 0;  // posted so far
+  uint32_t sends = 0;      // posted and not completed
+  bool all_posted = false;
+  bool reported = false;
+  ExtentCursor<ConstExtent> cursor;
+  bool completed() const { return all_posted && sends == 0; }
+};
+
+// One active message under way. UCX reads header and data until it completes.
+struct SendOp {
+  UcxConnection* connection = nullptr;  // null: it is an orphan
+  std::shared_ptr<Outgoing> outgoing;   // null: the welcome
+  union {
+    FrameHeader frame;
+    FragmentHeader fragment;
+    WelcomeHeader welcome;
+  };
+  std::vector<std::byte> owned;  // the data, unless it is the caller's
+  uint64_t bytes = 0;            // of payload
+  std::list<SendOp>* home = nullptr;
+  std::list<SendOp>::iterator self;
+  SendOp() : frame() {}
+};
 
 class UcxConnection final : public Connection, public std::enable_shared_from_this<UcxConnection> {
  public:
@@ -67,31 +99,6 @@ class UcxConnection final : public Connection, public std::enable_shared_from_th
  private:
   enum class State : uint8_t { kConnecting, kOpen, kClosing, kClosed };
 
-  // A message that has begun to move.
-  struct Outgoing {
-    OutMessage message;
-    std::vector<uint64_t> segment_bytes;
-    uint64_t frame_bytes = 0;
-    uint32_t fragments = 0;  // posted so far
-    uint32_t sends = 0;      // posted and not completed
-    bool all_posted = false;
-    bool reported = false;
-    ExtentCursor<ConstExtent> cursor;
-    bool completed() const { return all_posted && sends == 0; }
-  };
-  // One active message under way. UCX reads header and data until it completes.
-  struct SendOp {
-    UcxConnection* connection = nullptr;
-    std::shared_ptr<Outgoing> outgoing;  // null: the welcome
-    union {
-      FrameHeader frame;
-      FragmentHeader fragment;
-      WelcomeHeader welcome;
-    };
-    std::vector<std::byte> owned;  // the data, unless it is the caller's
-    uint64_t bytes = 0;            // of payload
-    SendOp() : frame() {}
-  };
   // A fragment that arrived before its turn: UCX's descriptor of a rendezvous, or a copy of its bytes.
   struct Early {
     void* descriptor = nullptr;
@@ -132,12 +139,14 @@ class UcxConnection final : public Connection, public std::enable_shared_from_th
   // connection.cc
   Failure CheckSend(const OutMessage& message) const;
   void FinishIfQuiet();
+  void OrphanSends();
   void HandleTimer();
   void UpdateTimer();
   void Fail(Failure failure, std::string text);
   void NoteTooLarge(const char* what);
   void CloseEndpoint();
   void FinishClose();
+  void TakeCancelled();
   void TakeFromQueue(const std::function<bool(const OutMessage&)>& which, Failure failure);
   bool CreateEndpoint(ucp_ep_params_t* params);
   static void OnEndpointError(void* self, ucp_ep_h endpoint, ucs_status_t status);
@@ -148,11 +157,13 @@ class UcxConnection final : public Connection, public std::enable_shared_from_th
   bool BeginNext();
   void PostFrame(const std::shared_ptr<Outgoing>& outgoing);
   void PostFragment();
-  void PostOp(std::unique_ptr<SendOp> op, unsigned id, const void* header, size_t header_bytes,
-              const void* data, size_t bytes, bool rendezvous);
+  SendOp* NewOp(std::shared_ptr<Outgoing> outgoing);
+  void PostOp(SendOp* op, unsigned id, const void* header, size_t header_bytes, const void* data,
+              size_t bytes, bool rendezvous);
   void PostWelcome();
   static void OnSendDone(void* request, ucs_status_t status, void* op);
-  void CompleteOp(SendOp* op, ucs_status_t status);
+  static void CompleteOp(SendOp* op, ucs_status_t status);
+  void OnOpCompleted(const SendOp& op, ucs_status_t status);
   void ReportSent();
   // receive.cc
   Incoming* FindIncoming(uint64_t sequence);
@@ -183,6 +194,7 @@ class UcxConnection final : public Connection, public std::enable_shared_from_th
   bool accepts_sends_ = true;
   bool turn_posted_ = false;
   std::deque<OutMessage> queue_;
+  std::vector<uint64_t> cancelled_;  // tokens taken out of queue_, OnSent still to call
   uint64_t queued_header_bytes_ = 0;
   uint64_t next_expire_us_ = kNever;  // the earliest of queue_, or earlier
 
@@ -191,6 +203,7 @@ class UcxConnection final : public Connection, public std::enable_shared_from_th
   std::shared_ptr<Handler> handler_;
   ucp_ep_h endpoint_ = nullptr;
   bool endpoint_closed_ = true;
+  uint64_t close_deadline_us_ = kNever;
   bool opened_ = false;  // OnOpen was called
   bool welcome_arrived_ = false;
   ucs_status_t endpoint_error_ = UCS_OK;  // noted by UCX's callback
@@ -201,7 +214,7 @@ class UcxConnection final : public Connection, public std::enable_shared_from_th
   Failure queued_failure_ = Failure::kCancelled;
 
   uint64_t last_sequence_ = 0;
-  uint32_t sends_in_flight_ = 0;
+  std::list<SendOp> ops_;
   uint64_t frame_bytes_in_flight_ = 0;
   uint64_t last_sent_us_ = 0;
   std::shared_ptr<Outgoing> posting_;                  // its fragments are not all posted

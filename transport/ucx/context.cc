@@ -1,10 +1,14 @@
 #include "transport/ucx/context.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <signal.h>
 #include <ucs/config/global_opts.h>
 #include <ucs/debug/debug.h>
 
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,38 +28,68 @@ bool HasRdmaDevice() {
   return any;
 }
 
-// UCX takes over signals of its host process and prints what a cache takes in its stride (a peer that died).
-void TameLibrary() {
-  for (const int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE}) ucs_debug_disable_signal(signal);
-  ucs_global_opts_set_value("LOG_LEVEL", "fatal");
+bool IsOfUcx(int signal) {
+  struct sigaction action {};
+  Dl_info info{};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_DFL &&
+         action.sa_handler != SIG_IGN && dladdr(reinterpret_cast<void*>(action.sa_handler), &info) != 0 &&
+         info.dli_fname != nullptr && strstr(info.dli_fname, "libucs") != nullptr;
+}
+
+// UCX takes over signals of its process when it is loaded, and prints what a cache takes in its stride (a
+// peer that died). Neither suits a library inside an engine. UCX_LOG_LEVEL still works.
+bool TameLibrary() {
+  for (const int signal : {SIGHUP, SIGILL, SIGBUS, SIGFPE, SIGSEGV}) {
+    if (IsOfUcx(signal)) ucs_debug_disable_signal(signal);
+  }
+  if (getenv("UCX_LOG_LEVEL") == nullptr) ucs_global_opts_set_value("LOG_LEVEL", "fatal");
+  return true;
+}
+
+std::string TlsOf(const TransportOptions& options) {
+  if (!options.ucx_tls.empty()) return options.ucx_tls;
+  return HasRdmaDevice() ? "rc,ud,dc,self" : "tcp,self,posix,sysv,cma";
+}
+
+bool Names(const std::string& tls, std::initializer_list<const char*> names) {
+  const std::string list = "," + tls + ",";
+  for (const char* name : names) {
+    if (list.find("," + std::string(name) + ",") != std::string::npos) return true;
+  }
+  return false;
 }
 
 std::vector<std::pair<const char*, std::string>> Settings(const TransportOptions& options) {
-  const bool rdma = HasRdmaDevice();
-  std::string tls = options.ucx_tls;
-  if (tls.empty()) tls = rdma ? "rc,ud,dc,self,posix,sysv,cma" : "tcp,self,posix,sysv,cma";
+  const std::string tls = TlsOf(options);
   std::string device = options.device;
-  if (device.empty() && !rdma) device = "lo";  // UCX over TCP stays on this host
+  if (device.empty() && !HasRdmaDevice()) device = "lo";  // UCX over TCP stays on this host
+  // Names as in UCX_NAME, but without the prefix of a transport: so ucp_config_modify wants them. It takes
+  // any name; the first worker warns of those that nothing knows (UCX_LOG_LEVEL=warn shows it).
   std::vector<std::pair<const char*, std::string>> settings = {
       {"TLS", tls},
       {"SOCKADDR_TLS_PRIORITY", "rdmacm,tcp"},
       {"PROTO_ENABLE", "n"},  // the new protocols cut rendezvous into copied pieces
-      {"TCP_CM_REUSEADDR", "y"},
-      {"RDMA_CM_REUSEADDR", "y"},
-      {"POSIX_ERROR_HANDLING", "y"},
-      {"SYSV_ERROR_HANDLING", "y"},
-      {"CMA_MEMORY_INVALIDATE", "y"},  // else error handling moves same-host payload to TCP
+      {"CM_REUSEADDR", "y"},
       {"KEEPALIVE_INTERVAL", "2s"},
       {"WARN_UNUSED_ENV_VARS", "n"},
   };
   if (!device.empty()) settings.emplace_back("NET_DEVICES", device);
+  // Without these, error handling moves same-host payload to TCP.
+  if (Names(tls, {"posix", "sysv", "sm", "shm", "all"})) settings.emplace_back("MM_ERROR_HANDLING", "y");
+  if (Names(tls, {"cma", "sm", "shm", "all"})) settings.emplace_back("MEMORY_INVALIDATE", "y");
   return settings;
 }
 
 }  // namespace
 
+bool Context::IsTcpOnly(const TransportOptions& options) {
+  const std::string tls = TlsOf(options);
+  return tls == "tcp" || tls == "tcp,self" || tls == "self,tcp";
+}
+
 Error Context::Open(const TransportOptions& options) {
-  TameLibrary();
+  static const bool tamed = TameLibrary();  // once a process
+  (void)tamed;
   ucp_config_t* config = nullptr;
   ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return {Failure::kUnsupported, "UCX has no configuration: " + StatusText(status)};

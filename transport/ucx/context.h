@@ -15,6 +15,9 @@ class Context {
   ~Context();
   Error Open(const TransportOptions& options);
   ucp_context_h handle() const { return context_; }
+  // Only TCP can carry data: then payload is sent eagerly, since a peer that dies in mid-rendezvous takes
+  // this process with it (an assertion in UCX 1.13's tcp_ep.c).
+  static bool IsTcpOnly(const TransportOptions& options);
 
   // Any thread. A registered region makes the first transfers from it as fast as the later ones.
   Error AddRegion(const Region& region);

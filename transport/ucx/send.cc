@@ -1,6 +1,7 @@
 // The way out: from the queue into active messages.
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "transport/ucx/connection.h"
 
@@ -13,7 +14,7 @@ bool UcxConnection::MayBegin() const {
 }
 
 void UcxConnection::Pump() {
-  while (!closing() && sends_in_flight_ < kSendsInFlight) {
+  while (!closing() && ops_.size() < kSendsInFlight) {
     if (posting_) {
       PostFragment();
     } else if (!MayBegin() || !BeginNext()) {
@@ -48,8 +49,7 @@ void UcxConnection::PostFrame(const std::shared_ptr<Outgoing>& outgoing) {
   const OutMessage& message = outgoing->message;
   uint64_t payload_bytes = 0;
   SegmentBytes(message.segments, &outgoing->segment_bytes, &payload_bytes);
-  auto op = std::make_unique<SendOp>();
-  op->outgoing = outgoing;
+  SendOp* const op = NewOp(outgoing);
   op->frame = FrameHeader{};
   op->frame.sequence = ++last_sequence_;
   op->frame.segments = static_cast<uint32_t>(outgoing->segment_bytes.size());
@@ -75,15 +75,13 @@ void UcxConnection::PostFrame(const std::shared_ptr<Outgoing>& outgoing) {
     outgoing->cursor = ExtentCursor<ConstExtent>(&outgoing->message.segments);
     posting_ = outgoing;
   }
-  SendOp* raw = op.get();
-  PostOp(std::move(op), kFrame, &raw->frame, sizeof raw->frame, raw->owned.data(), raw->owned.size(), false);
+  PostOp(op, kFrame, &op->frame, sizeof op->frame, data.data(), data.size(), false);
 }
 
 // The next fragment: a piece of one large extent as it is, or several small ones of a segment gathered.
 void UcxConnection::PostFragment() {
   const auto outgoing = posting_;
-  auto op = std::make_unique<SendOp>();
-  op->outgoing = outgoing;
+  SendOp* const op = NewOp(outgoing);
   op->fragment = FragmentHeader{};
   op->fragment.sequence = last_sequence_;
   op->fragment.index = outgoing->fragments++;
@@ -108,63 +106,68 @@ void UcxConnection::PostFragment() {
     outgoing->all_posted = true;
     posting_.reset();
   }
-  SendOp* raw = op.get();
-  PostOp(std::move(op), kFragment, &raw->fragment, sizeof raw->fragment, data.data, data.bytes,
-         data.bytes >= kRendezvousBytes);
+  PostOp(op, kFragment, &op->fragment, sizeof op->fragment, data.data, data.bytes,
+         data.bytes >= kRendezvousBytes && !shared_->eager_only);
 }
 
 void UcxConnection::PostWelcome() {
-  auto op = std::make_unique<SendOp>();
+  SendOp* const op = NewOp(nullptr);
   op->welcome = WelcomeHeader{};
-  SendOp* raw = op.get();
-  PostOp(std::move(op), kWelcome, &raw->welcome, sizeof raw->welcome, nullptr, 0, false);
+  PostOp(op, kWelcome, &op->welcome, sizeof op->welcome, nullptr, 0, false);
 }
 
-void UcxConnection::PostOp(std::unique_ptr<SendOp> op, unsigned id, const void* header, size_t header_bytes,
-                           const void* data, size_t bytes, bool rendezvous) {
-  SendOp* raw = op.release();  // OnSendDone takes it back
-  raw->connection = this;
+SendOp* UcxConnection::NewOp(std::shared_ptr<Outgoing> outgoing) {
+  SendOp* const op = &ops_.emplace_back();
+  op->connection = this;
+  op->home = &ops_;
+  op->self = std::prev(ops_.end());
+  op->outgoing = std::move(outgoing);
+  return op;
+}
+
+void UcxConnection::PostOp(SendOp* op, unsigned id, const void* header, size_t header_bytes, const void* data,
+                           size_t bytes, bool rendezvous) {
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_AM_SEND_FLAG_REPLY | (rendezvous ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER);
   param.cb.send = &UcxConnection::OnSendDone;
-  param.user_data = raw;
-  sends_in_flight_++;
-  if (raw->outgoing) raw->outgoing->sends++;
+  param.user_data = op;
+  if (op->outgoing) op->outgoing->sends++;
   const ucs_status_ptr_t request = ucp_am_send_nbx(endpoint_, id, header, header_bytes, data, bytes, &param);
-  if (!UCS_PTR_IS_PTR(request)) CompleteOp(raw, UCS_PTR_STATUS(request));
+  if (!UCS_PTR_IS_PTR(request)) CompleteOp(op, UCS_PTR_STATUS(request));
 }
 
 void UcxConnection::OnSendDone(void* request, ucs_status_t status, void* op) {
-  auto* raw = static_cast<SendOp*>(op);
   ucp_request_free(request);
-  raw->connection->CompleteOp(raw, status);
+  CompleteOp(static_cast<SendOp*>(op), status);
 }
 
-void UcxConnection::CompleteOp(SendOp* raw, ucs_status_t status) {
-  const std::unique_ptr<SendOp> op(raw);
-  sends_in_flight_--;
-  if (status != UCS_OK) {
-    if (endpoint_error_ == UCS_OK) endpoint_error_ = status;
-  } else {
-    last_sent_us_ = NowUs();
-    shared_->sent_bytes.fetch_add(op->bytes, std::memory_order_relaxed);
-  }
-  // A message with a failed part stays uncompleted: the close that follows reports it.
-  if (op->outgoing && status == UCS_OK) {
-    Outgoing& outgoing = *op->outgoing;
-    outgoing.sends--;
-    if (outgoing.completed()) {
-      outgoing.reported = true;
-      shared_->sent_messages.fetch_add(1, std::memory_order_relaxed);
-      if (outgoing.message.token != 0) reports_.emplace_back(outgoing.message.token, Failure::kNone);
-    }
-    while (!outgoing_.empty() && outgoing_.front()->reported) {
-      frame_bytes_in_flight_ -= outgoing_.front()->frame_bytes;
-      outgoing_.pop_front();
-    }
-  }
+void UcxConnection::CompleteOp(SendOp* op, ucs_status_t status) {
+  if (op->connection != nullptr) op->connection->OnOpCompleted(*op, status);
+  op->home->erase(op->self);
+}
+
+void UcxConnection::OnOpCompleted(const SendOp& op, ucs_status_t status) {
   worker_->Ready(this);
+  if (status != UCS_OK) {
+    // Its message stays uncompleted: the close that follows reports it.
+    if (endpoint_error_ == UCS_OK) endpoint_error_ = status;
+    return;
+  }
+  last_sent_us_ = NowUs();
+  shared_->sent_bytes.fetch_add(op.bytes, std::memory_order_relaxed);
+  if (!op.outgoing) return;
+  Outgoing& outgoing = *op.outgoing;
+  outgoing.sends--;
+  if (outgoing.completed()) {
+    outgoing.reported = true;
+    shared_->sent_messages.fetch_add(1, std::memory_order_relaxed);
+    if (outgoing.message.token != 0) reports_.emplace_back(outgoing.message.token, Failure::kNone);
+  }
+  while (!outgoing_.empty() && outgoing_.front()->reported) {
+    frame_bytes_in_flight_ -= outgoing_.front()->frame_bytes;
+    outgoing_.pop_front();
+  }
 }
 
 void UcxConnection::ReportSent() {

@@ -39,7 +39,8 @@ SocketAddress FromStorage(const sockaddr_storage& storage) {
 
 class UcxTransport final : public Transport {
  public:
-  explicit UcxTransport(const TransportOptions& options) : shared_(std::make_shared<Shared>(options)) {}
+  explicit UcxTransport(const TransportOptions& options)
+      : shared_(std::make_shared<Shared>(options, Context::IsTcpOnly(options))) {}
   ~UcxTransport() override { Shutdown(); }
 
   Error Start();

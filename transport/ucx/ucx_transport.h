@@ -6,8 +6,10 @@
 // extent a segment).
 //
 // UCX over TCP is for tests: its server can be crashed by a dying client, and its software RMA lets a peer
-// write any address of the process. So it is chosen only where there is no RDMA device, and then on the
-// loopback interface only, unless TransportOptions says otherwise.
+// write any address of the process. UCX's shared memory is for tests and comparisons: a peer that dies while
+// it writes into a worker's queue leaves that worker deaf. So both are chosen only where there is no RDMA
+// device, and TCP then on the loopback interface only, unless TransportOptions says otherwise; with an RDMA
+// device the default is rc,ud,dc,self, and the shm backend serves peers of the same host.
 #pragma once
 
 #include <memory>

@@ -16,6 +16,7 @@ namespace {
 // Closing takes as long as UCX needs to say that nothing moves any more. What it has not said by then is cut
 // off by destroying the worker, after which nothing moves either.
 constexpr uint64_t kStopUs = 2'000'000;
+constexpr int kFutileRoundsMax = 1000;
 
 void RegisterHandler(ucp_worker_h worker, unsigned id, ucp_am_recv_callback_t callback, void* self) {
   ucp_am_handler_param_t param{};
@@ -212,23 +213,32 @@ void Worker::Wait() {
   for (uint64_t end_us = NowUs() + spin_us; spin_us != 0 && NowUs() < end_us;) {
     if (Progress() || has_mail_.load(std::memory_order_relaxed)) return;
   }
-  if (ucp_worker_arm(worker_) == UCS_OK) Sleep();  // UCS_ERR_BUSY: something arrived meanwhile
+  // UCS_ERR_BUSY: something arrived meanwhile. Or shared memory waits for a peer that takes nothing any more,
+  // and will be busy for ever: then look again at intervals.
+  if (ucp_worker_arm(worker_) == UCS_OK) {
+    futile_rounds_ = 0;
+    Sleep(TimeoutMs());
+  } else if (++futile_rounds_ > kFutileRoundsMax) {
+    Sleep(1);
+  }
 }
 
-void Worker::Sleep() {
+int Worker::TimeoutMs() const {
+  // UCX takes endpoints apart in steps of ucp_worker_progress that wake nobody.
+  if (closing_count_ != 0) return 1;
+  if (timers_.empty()) return -1;
+  const uint64_t now_us = NowUs();
+  const uint64_t first_us = timers_.begin()->first;
+  return static_cast<int>(
+      std::min<uint64_t>(first_us > now_us ? (first_us - now_us + 999) / 1000 : 0, 60'000));
+}
+
+void Worker::Sleep(int timeout_ms) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!mail_.empty() || (stop_wanted_ && !stopping_)) return;
     sleeping_ = true;
   }
-  int timeout_ms = -1;
-  const uint64_t now_us = NowUs();
-  if (!timers_.empty()) {
-    const uint64_t first_us = timers_.begin()->first;
-    timeout_ms = static_cast<int>(
-        std::min<uint64_t>(first_us > now_us ? (first_us - now_us + 999) / 1000 : 0, 60'000));
-  }
-  if (stopping_ && (timeout_ms < 0 || timeout_ms > 10)) timeout_ms = 10;
   pollfd fds[2] = {{ucx_fd_, POLLIN, 0}, {wake_fd_, POLLIN, 0}};
   if (poll(fds, 2, timeout_ms) > 0 && (fds[1].revents & POLLIN) != 0) {
     uint64_t value = 0;
@@ -251,6 +261,7 @@ void Worker::ThreadMain() {
     while (TakeMail()) {
       FireTimers();
       const bool moved = Progress();
+      if (moved) futile_rounds_ = 0;
       RunTurns();
       if (!moved) Wait();
     }
@@ -266,6 +277,7 @@ void Worker::ShutDown() {
   }
   if (before_end) before_end();
   if (worker_ != nullptr) ucp_worker_destroy(worker_);
+  orphans_.clear();
   const auto connections = std::move(connections_);
   connections_.clear();
   for (const auto& [raw, connection] : connections) connection->FinishWithoutUcx();

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -22,11 +23,13 @@
 namespace larder::transport::ucx {
 
 class UcxConnection;
+struct SendOp;
 
 // Options and counters of one transport, shared by its connections, which callers may keep longer.
 struct Shared {
-  explicit Shared(const TransportOptions& o) : options(o) {}
+  Shared(const TransportOptions& o, bool eager) : options(o), eager_only(eager) {}
   const TransportOptions options;
+  const bool eager_only;  // no rendezvous
   std::atomic<uint64_t> connections{0}, sent_messages{0}, received_messages{0}, sent_bytes{0},
       received_bytes{0}, refused_messages{0}, protocol_errors{0}, stalled_closed{0};
 };
@@ -59,6 +62,9 @@ class Worker {
   UcxConnection* Find(const ucp_am_recv_param_t* param) const;
   void Ready(UcxConnection* connection);                       // it gets a turn soon
   void SetTimer(UcxConnection* connection, uint64_t when_us);  // 0 disarms; fires as a turn
+  void AddClosing(int count) { closing_count_ += count; }
+  // Active messages whose connection gave up waiting for them: UCX may still look at their memory.
+  std::list<SendOp>& orphans() { return orphans_; }
 
  private:
   struct Mail {
@@ -73,7 +79,8 @@ class Worker {
   void FireTimers();
   bool Progress();
   void Wait();
-  void Sleep();
+  void Sleep(int timeout_ms);
+  int TimeoutMs() const;
   void ShutDown();
 
   const ucp_context_h context_;
@@ -97,12 +104,15 @@ class Worker {
   ucp_worker_h worker_ = nullptr;
   int ucx_fd_ = -1;
   bool stopping_ = false;
+  int closing_count_ = 0;  // connections whose endpoint UCX is taking apart
   uint64_t stop_deadline_us_ = 0;
   std::unordered_map<UcxConnection*, std::shared_ptr<UcxConnection>> connections_;
   std::unordered_map<ucp_ep_h, UcxConnection*> by_endpoint_;
   std::vector<std::shared_ptr<UcxConnection>> ready_, ready_batch_;
   std::set<std::pair<uint64_t, UcxConnection*>> timers_;
   std::vector<Mail> taken_;
+  std::list<SendOp> orphans_;
+  int futile_rounds_ = 0;  // in which UCX was busy and moved nothing
 };
 
 std::string StatusText(ucs_status_t status);
