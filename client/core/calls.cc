@@ -84,7 +84,7 @@ Envelope Core::EnvelopeFor(const Call& call) const {
     const uint64_t left_us =
         call.operation->deadline_us > now_us_ ? call.operation->deadline_us - now_us_ : 1;
     // A wait's answer at the deadline has to be here by then.
-    const uint64_t margin_us = call.verb == Verb::kWait ? std::min<uint64_t>(left_us / 8, 20'000) : 0;
+    const uint64_t margin_us = call.verb == Verb::kWait ? std::min<uint64_t>(left_us / 4, 100'000) : 0;
     envelope.deadline_us = static_cast<uint32_t>(std::min<uint64_t>(left_us - margin_us, UINT32_MAX));
   }
   return envelope;

@@ -98,14 +98,16 @@ class FakeCluster : public ::testing::Test {
       for (const auto& node : nodes_) node->Store(hash, 0, kWholeGrid, Payload(hash, bytes));
     }
   }
-  // The index in nodes_ of a key's home and of its next copies.
-  std::vector<size_t> Order(const ChainHash& hash) const {
-    const NodeTable table = client_->table();
-    const Placement placement(table);
+  // The index in nodes_ of a key's home and of its next copies, by the client's table.
+  std::vector<size_t> Order(const ChainHash& hash) {
+    if (const NodeTable table = client_->table(); table != table_) {
+      table_ = table;
+      placement_ = Placement(table_);
+    }
     std::vector<size_t> order;
-    for (const uint16_t node : placement.Order(hash)) {
+    for (const uint16_t node : placement_.Order(hash)) {
       for (size_t i = 0; i < nodes_.size(); ++i) {
-        if (nodes_[i]->record().id == table.nodes[node].id) order.push_back(i);
+        if (nodes_[i]->record().id == table_.nodes[node].id) order.push_back(i);
       }
     }
     return order;
@@ -115,6 +117,10 @@ class FakeCluster : public ::testing::Test {
   std::vector<std::unique_ptr<FakeNode>> nodes_;
   std::unique_ptr<Client> client_;
   NamespaceHandle ns_;
+
+ private:
+  NodeTable table_;
+  Placement placement_;
 };
 
 }  // namespace larder::testing

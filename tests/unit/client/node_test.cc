@@ -132,7 +132,7 @@ TEST_F(RealNode, PutsMatchesGetsWaitsAndTouches) {
 
   WaitRequest wait;
   wait.chain = longer;
-  EXPECT_EQ(client_->Wait(ns_, wait, {.deadline_us = 200'000}), 16u);
+  EXPECT_EQ(client_->Wait(ns_, wait, {.deadline_us = 1'000'000}), 16u);
   wait.chain = chain;
   EXPECT_EQ(client_->Wait(ns_, wait), 16u);
   TouchRequest touch;
