@@ -44,14 +44,15 @@ inline Result<uint64_t> Scale(std::string_view text, const Unit* units, size_t c
     for (; digit(); at++) {
       if (divisor >= 1'000'000) return bad("too many digits after the point");
       number = number * 10 + static_cast<unsigned>(text[at] - '0');
+      if (number > std::numeric_limits<uint64_t>::max()) return bad("too many digits");
       divisor *= 10;
     }
   }
-  while (at < text.size() && text[at] == ' ') at++;
+  while (at + 1 < text.size() && text[at] == ' ') at++;
   const std::string_view unit = text.substr(at);
   for (size_t i = 0; i < count; i++) {
     if (units[i].name != unit) continue;
-    const Wide product = number * units[i].factor;  // < 2^64 * 10^6 * 2^40: fits
+    const Wide product = number * units[i].factor;  // < 2^64 * 2^50: fits
     if (product % divisor != 0) return bad("not a whole number of its smallest unit");
     const Wide value = product / divisor;
     if (value > std::numeric_limits<uint64_t>::max()) return bad("too large");
@@ -87,6 +88,10 @@ inline Result<uint64_t> ParseBytes(std::string_view text) {
       {"TB", k * k * k * k},
       {"Ti", ki * ki * ki * ki},
       {"TiB", ki * ki * ki * ki},
+      {"P", k * k * k * k * k},
+      {"PB", k * k * k * k * k},
+      {"Pi", ki * ki * ki * ki * ki},
+      {"PiB", ki * ki * ki * ki * ki},
   };
   return units_detail::Scale(text, kUnits, std::size(kUnits), "size", "64MiB, 64Mi, 2GB or 1.5GiB");
 }
@@ -102,7 +107,7 @@ inline Result<uint64_t> ParseDurationUs(std::string_view text) {
 
 // The shortest exact text that ParseBytes reads back: 1073741824 -> "1GiB", 1000 -> "1000".
 inline std::string ExactBytes(uint64_t bytes) {
-  static constexpr std::string_view kNames[] = {"", "KiB", "MiB", "GiB", "TiB"};
+  static constexpr std::string_view kNames[] = {"", "KiB", "MiB", "GiB", "TiB", "PiB"};
   size_t unit = 0;
   while (bytes != 0 && bytes % 1024 == 0 && unit + 1 < std::size(kNames)) {
     bytes /= 1024;

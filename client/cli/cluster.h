@@ -1,0 +1,41 @@
+// The whole cluster as larderctl sees it: every node that a table names is asked by itself, over the data
+// plane and over gRPC, so that what they say can be compared.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "client/cli/command.h"
+#include "proto/control.pb.h"
+#include "proto/placement.h"
+
+namespace larder::cli {
+
+struct NodeView {
+  NodeRecord record;          // by the node itself when it answered, else as others have it
+  std::string data_error;     // empty: the data port answered
+  uint64_t ping_us = 0;       // round trip over the data plane
+  NodeTable table;            // the table that it follows
+  std::string control_error;  // empty: the control port answered
+  control::v1::GetInfoResponse info;
+  uint64_t info_unix_ms = 0;  // when it came, by this host's clock
+  control::v1::StatsResponse stats;
+  std::string health;  // "SERVING", "NOT_SERVING", ...
+};
+
+// Asks the endpoints, then every node that they name, up to sixteen at a time. Sorted by id. Nodes that don't
+// answer are in it with their errors.
+std::vector<NodeView> LookAtCluster(const Globals& globals);
+
+// Runs work(0) .. work(count - 1) on up to sixteen threads.
+void ForEachInParallel(size_t count, const std::function<void(size_t)>& work);
+
+// --- gRPC, one call each; the text of a failure names the address ---
+Status AskInfo(const std::string& address, uint64_t timeout_us, control::v1::GetInfoResponse* out);
+Status AskStats(const std::string& address, uint64_t timeout_us, control::v1::StatsResponse* out);
+Status AskHealth(const std::string& address, uint64_t timeout_us, std::string* out);
+Status AskNamespaces(const std::string& address, uint64_t timeout_us, control::v1::NamespacesResponse* out);
+Status AskClear(const std::string& address, uint64_t timeout_us, const std::string& hex,
+                control::v1::ClearResponse* out);
+
+}  // namespace larder::cli

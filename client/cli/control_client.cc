@@ -1,0 +1,79 @@
+// The gRPC side of larderctl. Each call opens a channel of its own: this is a tool that asks once.
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+
+#include "client/cli/cluster.h"
+#include "proto/control.grpc.pb.h"
+#include "proto/health.grpc.pb.h"
+
+namespace larder::cli {
+namespace {
+
+namespace api = larder::control::v1;
+
+Status FromGrpc(const std::string& address, const grpc::Status& status) {
+  if (status.ok()) return Status::Ok();
+  Code code = Code::kInternal;
+  switch (status.error_code()) {
+    case grpc::StatusCode::UNAVAILABLE:
+      code = Code::kUnavailable;
+      break;
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+      code = Code::kTimedOut;
+      break;
+    case grpc::StatusCode::NOT_FOUND:
+      code = Code::kNotFound;
+      break;
+    case grpc::StatusCode::INVALID_ARGUMENT:
+      code = Code::kInvalid;
+      break;
+    default:
+      break;
+  }
+  return {code, address + ": " + status.error_message()};
+}
+
+template <typename Service, typename Request, typename Response>
+Status Ask(const std::string& address, uint64_t timeout_us,
+           grpc::Status (Service::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+           const Request& request, Response* out) {
+  const auto channel = grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
+  const auto stub = Service::NewStub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::microseconds(timeout_us));
+  return FromGrpc(address, (stub.get()->*method)(&context, request, out));
+}
+
+}  // namespace
+
+Status AskInfo(const std::string& address, uint64_t timeout_us, api::GetInfoResponse* out) {
+  return Ask<api::Control>(address, timeout_us, &api::Control::Stub::GetInfo, api::GetInfoRequest(), out);
+}
+
+Status AskStats(const std::string& address, uint64_t timeout_us, api::StatsResponse* out) {
+  return Ask<api::Control>(address, timeout_us, &api::Control::Stub::Stats, api::StatsRequest(), out);
+}
+
+Status AskHealth(const std::string& address, uint64_t timeout_us, std::string* out) {
+  grpc::health::v1::HealthCheckResponse response;
+  const Status status =
+      Ask<grpc::health::v1::Health>(address, timeout_us, &grpc::health::v1::Health::Stub::Check,
+                                    grpc::health::v1::HealthCheckRequest(), &response);
+  *out = grpc::health::v1::HealthCheckResponse::ServingStatus_Name(response.status());
+  return status;
+}
+
+Status AskNamespaces(const std::string& address, uint64_t timeout_us, api::NamespacesResponse* out) {
+  return Ask<api::Control>(address, timeout_us, &api::Control::Stub::Namespaces, api::NamespacesRequest(),
+                           out);
+}
+
+Status AskClear(const std::string& address, uint64_t timeout_us, const std::string& hex,
+                api::ClearResponse* out) {
+  api::ClearRequest request;
+  request.set_hex(hex);
+  return Ask<api::Control>(address, timeout_us, &api::Control::Stub::Clear, request, out);
+}
+
+}  // namespace larder::cli

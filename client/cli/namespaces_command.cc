@@ -1,0 +1,138 @@
+// larderctl namespaces and clear.
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "client/cli/cluster.h"
+#include "client/cli/text_table.h"
+#include "proto/units.h"
+
+namespace larder::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Sum {
+  std::string tenant, identity;
+  uint64_t blocks = 0, bytes = 0;
+  uint32_t clear_epoch = 0;
+  std::vector<std::string> nodes;  // control addresses
+};
+
+// Of all nodes, by hex. `failed`: what did not answer, one text each.
+std::map<std::string, Sum> Collect(const Globals& globals, std::vector<std::string>* failed) {
+  std::map<std::string, Sum> out;
+  for (const NodeView& view : LookAtCluster(globals)) {
+    control::v1::NamespacesResponse list;
+    Status status(Code::kUnavailable, view.control_error);
+    if (view.control_error.empty())
+      status = AskNamespaces(view.record.control_address, globals.timeout_us, &list);
+    if (!status.ok()) {
+      failed->push_back(view.record.id + ": " + status.text());
+      continue;
+    }
+    for (const auto& each : list.namespaces()) {
+      Sum& sum = out[each.hex()];
+      sum.tenant = each.tenant();
+      sum.identity = each.identity();
+      sum.blocks += each.blocks();
+      sum.bytes += each.payload_bytes();
+      sum.clear_epoch = std::max(sum.clear_epoch, each.clear_epoch());
+      sum.nodes.push_back(view.record.control_address);
+    }
+  }
+  return out;
+}
+
+std::string OneLine(std::string identity) {
+  for (char& c : identity) {
+    if (c == '\n') c = ' ';
+  }
+  return identity;
+}
+
+int Report(const std::vector<std::string>& failed) {
+  for (const std::string& each : failed) std::fprintf(stderr, "larderctl: no answer from %s\n", each.c_str());
+  return failed.empty() ? kExitOk : kExitFailed;
+}
+
+int Namespaces(const Globals& globals) {
+  std::vector<std::string> failed;
+  const std::map<std::string, Sum> all = Collect(globals, &failed);
+  if (globals.json()) {
+    ordered_json list = ordered_json::array();
+    for (const auto& [hex, sum] : all) {
+      list.push_back({{"hex", hex},
+                      {"tenant", sum.tenant},
+                      {"identity", sum.identity},
+                      {"blocks", sum.blocks},
+                      {"payload_bytes", sum.bytes},
+                      {"clear_epoch", sum.clear_epoch},
+                      {"nodes", sum.nodes.size()}});
+    }
+    std::printf("%s\n", ordered_json{{"namespaces", list}, {"unanswered", failed}}.dump().c_str());
+    return failed.empty() ? kExitOk : kExitFailed;
+  }
+  TextTable table;
+  table.Row({"NAMESPACE", "TENANT", "BLOCKS", "PAYLOAD", "NODES", "IDENTITY"});
+  for (const auto& [hex, sum] : all) {
+    table.Row({hex.substr(0, 16), sum.tenant.empty() ? "-" : sum.tenant, Grouped(sum.blocks),
+               PrettyBytes(static_cast<double>(sum.bytes)), std::to_string(sum.nodes.size()),
+               OneLine(sum.identity)});
+  }
+  std::fputs(table.Text().c_str(), stdout);
+  return Report(failed);
+}
+
+int Clear(const Globals& globals, const std::string& prefix) {
+  if (prefix.size() < 8 || prefix.size() > 64 ||
+      prefix.find_first_not_of("0123456789abcdef") != prefix.npos) {
+    return Fail(Invalid("a namespace is named by 8 to 64 hex digits; larderctl namespaces shows them"),
+                kExitUsage);
+  }
+  std::vector<std::string> failed;
+  std::vector<std::pair<std::string, Sum>> found;
+  for (const auto& each : Collect(globals, &failed)) {
+    if (each.first.rfind(prefix, 0) == 0) found.push_back(each);
+  }
+  if (found.size() > 1)
+    return Fail(Invalid("\"" + prefix + "\" begins several namespaces; give more digits"), kExitUsage);
+  if (found.empty()) {
+    Report(failed);
+    return Fail(Status(Code::kNotFound, "no node knows a namespace " + prefix));
+  }
+  const auto& [hex, sum] = found.front();
+  uint64_t removed = 0;
+  for (const std::string& address : sum.nodes) {
+    control::v1::ClearResponse response;
+    const Status status = AskClear(address, globals.timeout_us, hex, &response);
+    if (status.ok())
+      removed += response.removed_blocks();
+    else
+      failed.push_back(status.text());
+  }
+  if (globals.json()) {
+    std::printf(
+        "%s\n",
+        ordered_json{{"hex", hex}, {"removed_blocks", removed}, {"unanswered", failed}}.dump().c_str());
+    return failed.empty() ? kExitOk : kExitFailed;
+  }
+  std::printf("cleared %s on %zu nodes: %s blocks\n", hex.c_str(), sum.nodes.size(),
+              Grouped(removed).c_str());
+  return Report(failed);
+}
+
+}  // namespace
+
+void AddNamespaces(CLI::App* app, Run* run) {
+  app->add_subcommand("namespaces", "what is stored, by model and tenant")->callback([run] {
+    *run = Namespaces;
+  });
+  CLI::App* clear = app->add_subcommand("clear", "forget all blocks of a namespace, on every node");
+  auto prefix = std::make_shared<std::string>();
+  clear->add_option("namespace", *prefix, "its hex, or the first digits of it")->required();
+  clear->callback(
+      [run, prefix] { *run = [prefix](const Globals& globals) { return Clear(globals, *prefix); }; });
+}
+
+}  // namespace larder::cli

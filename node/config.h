@@ -1,0 +1,195 @@
+// Every knob of larder-node, once: the table below makes the struct, the flags, the LARDER_* variables, the
+// keys of the config file, --help, --print-config, the checks and node/CONFIG.md. A knob that is not in it
+// can't be set; one that is in it can't be ignored.
+//
+// For a knob `ticket_stall`: flag --ticket-stall, variable LARDER_TICKET_STALL, file key ticket_stall.
+// A flag wins over a variable, a variable over the file, the file over the default.
+//
+// The parser uses libraries that throw; nothing here lets an exception out.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "node/node.h"
+#include "proto/status.h"
+
+namespace larder::node {
+
+// Kinds and the fields they make. Bytes: "64MiB", "2GB", ... Duration: "5s", "250ms", ... in microseconds.
+// Address: "host:port". List: repeat the flag, or separate by commas. Switch: true or false.
+#define LARDER_FIELD_Text std::string
+#define LARDER_FIELD_Address std::string
+#define LARDER_FIELD_Path std::string
+#define LARDER_FIELD_Choice std::string
+#define LARDER_FIELD_Bytes uint64_t
+#define LARDER_FIELD_Duration uint64_t
+#define LARDER_FIELD_Count uint64_t
+#define LARDER_FIELD_Switch bool
+#define LARDER_FIELD_List std::vector<std::string>
+
+// X(kind, field, name, default, min, max, help). For Text and Path min and max count characters; for Choice
+// `min` lists what may be chosen. A Bytes or Count of 0 is allowed where the range begins at 0 and means what
+// its help says.
+// clang-format off
+#define LARDER_KNOBS(X) \
+  X(Address,  data_listen,    "data_listen",    "127.0.0.1:7400", "", "", \
+    "where clients connect over TCP; port 0 takes any free one") \
+  X(Address,  control_listen, "control_listen", "127.0.0.1:7401", "", "", \
+    "gRPC: health, info, stats, namespaces, clear; port 0 takes any free one") \
+  X(Address,  http_listen,    "http_listen",    "127.0.0.1:7402", "", "", \
+    "HTTP: /metrics, /livez, /readyz, /healthz; port 0 takes any free one") \
+  X(Text,     advertise,      "advertise",      "",    "0", "253", \
+    "host that others reach this node by; empty: its host in peers, else the host of data_listen") \
+  X(Text,     node_id,        "node_id",        "",    "0", "128", \
+    "stable name of this node, kept over restarts; empty: the advertised data address") \
+  X(Count,    weight,         "weight",         "1",   "1", "65536", \
+    "share of the blocks that this node is home to, beside the others' weights; left alone: as peers says") \
+  X(Text,     zone,           "zone",           "",    "0", "128", \
+    "failure zone, for people and for replicas") \
+  X(List,     peers,          "peers",          "",    "", "", \
+    "static membership: id@host:port*weight of every node (data addresses; id and weight may be left out)") \
+  X(Count,    table_epoch,    "table_epoch",    "1",   "1", "1000000000000", \
+    "version of that list: raise it on every node when the list changes") \
+  X(Path,     credentials,    "credentials",    "",    "0", "4096", \
+    "TOML file of [[credentials]] (name, token, tenant); empty: those of the config file; none at all: everybody may come") \
+  X(Bytes,    memory_bytes,   "memory",         "1GiB", "4MiB", "1024PiB", \
+    "memory for blocks, their headers included") \
+  X(Bytes,    slab_bytes,     "slab_bytes",     "0",   "0", "64GiB", \
+    "size of a slab, the unit that moves between block sizes; 0: memory / 64, at least 4 MiB") \
+  X(Switch,   huge_pages,     "huge_pages",     "true", "", "", \
+    "use huge pages where the machine has them") \
+  X(Switch,   prefault,       "prefault",       "true", "", "", \
+    "touch memory in the background at start, so that no put waits for the kernel") \
+  X(Count,    movers,         "movers",         "2",   "1", "64", \
+    "threads of each transport that move bytes") \
+  X(Switch,   shm,            "shm",            "true", "", "", \
+    "serve clients on this host through shared memory") \
+  X(Path,     shm_path,       "shm_path",       "",    "0", "107", \
+    "Unix socket of shared memory; empty: /run/larder/shm-PORT.sock, else /tmp/larder-UID/shm-PORT.sock") \
+  X(Address,  ucx_listen,     "ucx_listen",     "",    "", "", \
+    "where clients connect by RDMA through UCX; empty: off") \
+  X(Text,     ucx_device,     "ucx_device",     "",    "0", "256", \
+    "network devices for UCX (its UCX_NET_DEVICES); empty: what UCX finds") \
+  X(Text,     ucx_tls,        "ucx_tls",        "",    "0", "256", \
+    "transports for UCX (its UCX_TLS); empty: RDMA and this host's own") \
+  X(Bytes,    socket_bytes,   "socket_bytes",   "256KiB", "16KiB", "64MiB", \
+    "send and receive buffer of each TCP socket") \
+  X(Duration, user_timeout,   "user_timeout",   "5s",  "100ms", "10m", \
+    "a TCP peer that acknowledges nothing for so long is dead") \
+  X(Duration, transfer_stall, "transfer_stall", "2s",  "100ms", "10m", \
+    "a transfer past its deadline that moves no byte for so long closes its connection") \
+  X(Duration, spin,           "spin",           "0",   "0", "10ms", \
+    "movers poll so long before they sleep; more costs CPU and gains little") \
+  X(Count,    connections_max, "connections_max", "4096", "1", "1000000", \
+    "data connections at once; more are refused") \
+  X(Count,    requests_per_connection_max, "requests_per_connection_max", "256", "1", "65536", \
+    "unanswered requests of a connection; more are answered busy") \
+  X(Count,    mailbox_max,    "mailbox_max",    "65536", "1024", "16777216", \
+    "events that wait for the owner's thread; requests beyond are answered busy") \
+  X(Duration, owner_spin,     "owner_spin",     "0",   "0", "10ms", \
+    "the owner's thread looks for work so long before it sleeps; more costs CPU and shortens matches a little") \
+  X(Count,    tickets_max,    "tickets_max",    "4096", "1", "1048576", \
+    "puts under way on the node; more are answered busy") \
+  X(Count,    tickets_per_connection_max, "tickets_per_connection_max", "1024", "1", "1048576", \
+    "puts under way on a connection") \
+  X(Duration, ticket_stall,   "ticket_stall",   "5s",  "100ms", "10m", \
+    "a put without progress for so long expires") \
+  X(Count,    waits_per_connection_max, "waits_per_connection_max", "1024", "1", "65536", \
+    "open waits of a connection; more are answered busy") \
+  X(Count,    waited_keys_max, "waited_keys_max", "65536", "1", "16777216", \
+    "keys under all open waits of the node") \
+  X(Duration, pin_max,        "pin_max",        "60s", "1ms", "10m", \
+    "a match may keep blocks from eviction for so long at most") \
+  X(Bytes,    pinned_per_tenant, "pinned_per_tenant", "0", "0", "1024PiB", \
+    "bytes that a tenant may pin by matches; 0: half of the memory") \
+  X(Count,    namespaces_max, "namespaces_max", "4096", "1", "1000000", \
+    "namespaces known at once") \
+  X(Count,    miss_memory_entries, "miss_memory_entries", "262144", "0", "67108864", \
+    "how many blocks that left are remembered, so that a miss can say why") \
+  X(Switch,   allow_weak_hash, "allow_weak_hash", "false", "", "", \
+    "accept chain hashes that an attacker can make collide; such tenants can read each other's answers") \
+  X(Duration, drain_budget,   "drain_budget",   "10s", "0", "1h", \
+    "after SIGTERM, what is in flight may take so long to end") \
+  X(Choice,   log_level,      "log_level",      "info", "trace|debug|info|warn|error|off", "", \
+    "what is logged, to standard error") \
+  X(Choice,   log_format,     "log_format",     "text", "text|json", "", \
+    "how a log line looks") \
+  X(Path,     report,         "report",         "",    "0", "4096", \
+    "file that gets the bound addresses as JSON once the node serves; empty: none")
+// clang-format on
+
+struct Config {
+#define LARDER_MEMBER(kind, field, name, value, min, max, help) LARDER_FIELD_##kind field{};
+  LARDER_KNOBS(LARDER_MEMBER)
+#undef LARDER_MEMBER
+};
+
+enum class KnobKind : uint8_t { Text, Address, Path, Choice, Bytes, Duration, Count, Switch, List };
+
+struct Knob {
+  KnobKind kind;
+  std::string_view name;
+  std::variant<std::string Config::*, uint64_t Config::*, bool Config::*, std::vector<std::string> Config::*>
+      field;
+  std::string_view default_text, min, max, help;
+
+  std::string flag() const;      // "--ticket-stall"
+  std::string variable() const;  // "LARDER_TICKET_STALL"
+  std::string range() const;     // "100ms..10m", "true or false", "host:port", ...
+};
+
+std::span<const Knob> Knobs();
+const Knob* FindKnob(std::string_view name);
+Config DefaultConfig();
+
+// Sets one knob from text. kInvalid says what is wrong and what is allowed, without naming the knob.
+Status SetKnob(const Knob& knob, std::string_view text, Config* config);
+// The text that SetKnob reads back.
+std::string KnobText(const Knob& knob, const Config& config);
+
+enum class Asked : uint8_t { kRun, kPrint };  // kPrint: `output` goes to standard output, exit 0
+
+struct LoadedConfig {
+  Asked asked = Asked::kRun;
+  std::string output;
+  Config config = DefaultConfig();
+  std::vector<Credential> credentials;
+  std::map<std::string, std::string, std::less<>>
+      sources;  // knob -> "--memory", "LARDER_MEMORY", "larder.toml:3"
+};
+
+// Reads flags, environment and file, and checks every value by itself and against the others (CheckConfig).
+// `environment` is like environ: "NAME=value", ended by nullptr. A failure is one line for standard error.
+Result<LoadedConfig> LoadConfig(int argc, const char* const* argv, const char* const* environment);
+
+// When this node stands in its own list of peers (by node_id): host and weight come from there unless they
+// were set, and a weight that was set and differs is refused.
+Status TakeOwnEntry(LoadedConfig* loaded);
+
+// What the knobs say together: ports that clash, a wildcard nobody can be told, limits above their totals.
+Status CheckConfig(const Config& config);
+
+// --print-config: a config file with every knob, its range, and where its value came from. Tokens stay
+// hidden.
+std::string PrintConfig(const LoadedConfig& loaded);
+// node/CONFIG.md.
+std::string ConfigReference();
+
+// The nearest of `names` when it is near enough to be a slip of the hand, else empty.
+std::string Nearest(std::string_view name, std::span<const std::string> names);
+
+struct HostPort {
+  std::string host;  // without brackets
+  uint16_t port = 0;
+};
+// "127.0.0.1:7400", "[::1]:7400", "node-1:0".
+Result<HostPort> ParseHostPort(std::string_view text);
+std::string JoinHostPort(std::string_view host, uint16_t port);
+
+}  // namespace larder::node

@@ -1,0 +1,129 @@
+// What the knobs say together.
+#include <arpa/inet.h>
+
+#include <algorithm>
+
+#include "node/config.h"
+#include "proto/placement.h"
+#include "proto/units.h"
+
+namespace larder::node {
+namespace {
+
+bool IsWildcard(const std::string& host) {
+  return host == "0.0.0.0" || host == "::";
+}
+
+Status CheckAddresses(const Config& config) {
+  struct Listener {
+    const char* name;
+    const std::string& text;
+  };
+  const Listener listeners[] = {{"data_listen", config.data_listen},
+                                {"control_listen", config.control_listen},
+                                {"http_listen", config.http_listen},
+                                {"ucx_listen", config.ucx_listen}};
+  for (const Listener& one : listeners) {
+    if (one.text.empty()) continue;
+    const HostPort address = ParseHostPort(one.text).value();
+    if (IsWildcard(address.host) && config.advertise.empty()) {
+      return Invalid(
+          std::string(one.name) + " is " + one.text +
+          ", which nobody can connect to by that name; add --advertise HOST, the name or address of "
+          "this machine");
+    }
+    for (const Listener& other : listeners) {
+      if (&other == &one) break;
+      if (other.text.empty() || address.port == 0) continue;
+      const HostPort before = ParseHostPort(other.text).value();
+      const bool meets = before.host == address.host || IsWildcard(before.host) || IsWildcard(address.host);
+      if (before.port == address.port && meets) {
+        return Invalid(std::string(one.name) + " and " + other.name + " both want port " +
+                       std::to_string(address.port) + "; give each its own, or port 0 for any free one");
+      }
+    }
+  }
+  if (!config.advertise.empty()) {
+    in6_addr six{};
+    const bool good = config.advertise.find(':') == std::string::npos
+                          ? ParseHostPort(JoinHostPort(config.advertise, 1)).ok()
+                          : inet_pton(AF_INET6, config.advertise.c_str(), &six) == 1;
+    if (!good)
+      return Invalid("advertise: \"" + config.advertise + "\" is no host; leave out port and brackets");
+  }
+  return Status::Ok();
+}
+
+Status CheckMembership(const Config& config) {
+  if (!config.node_id.empty() &&
+      config.node_id.find_first_not_of(
+          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:@/-") != std::string::npos) {
+    return Invalid("node_id: \"" + config.node_id + "\" may only have letters, digits and . _ : @ / -");
+  }
+  if (config.peers.size() > kNodesMax) {
+    return Invalid("peers: " + std::to_string(config.peers.size()) + " nodes are listed; " +
+                   std::to_string(kNodesMax) + " are the limit");
+  }
+  std::vector<std::string> ids;
+  for (const std::string& entry : config.peers) {
+    const Result<NodeRecord> record = ParseNodeEntry(entry);
+    if (!record.ok()) return Invalid("peers: " + record.status().text());
+    if (std::find(ids.begin(), ids.end(), record->id) != ids.end()) {
+      return Invalid("peers: \"" + record->id + "\" is listed twice; every node has an id of its own");
+    }
+    ids.push_back(record->id);
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status TakeOwnEntry(LoadedConfig* loaded) {
+  Config& config = loaded->config;
+  for (const std::string& entry : config.peers) {
+    const Result<NodeRecord> record = ParseNodeEntry(entry);
+    if (!record.ok() || record->id != config.node_id) continue;  // CheckConfig refuses bad entries
+    if (loaded->sources.count("weight") == 0) {
+      config.weight = record->weight;
+      loaded->sources["weight"] = "peers";
+    } else if (config.weight != record->weight) {
+      return Invalid("weight is " + std::to_string(config.weight) + " (" + loaded->sources["weight"] +
+                     "), but peers says " + std::to_string(record->weight) + " for " + config.node_id +
+                     "; say it only in peers, alike on every node");
+    }
+    const Result<HostPort> address = ParseHostPort(record->data_address);
+    if (loaded->sources.count("advertise") == 0 && address.ok()) {
+      config.advertise = address->host;
+      loaded->sources["advertise"] = "peers";
+    }
+  }
+  return Status::Ok();
+}
+
+Status CheckConfig(const Config& config) {
+  LARDER_RETURN_IF_ERROR(CheckAddresses(config));
+  LARDER_RETURN_IF_ERROR(CheckMembership(config));
+  if (config.slab_bytes != 0 && (config.slab_bytes < (1u << 20) || config.slab_bytes % 4096 != 0)) {
+    return Invalid("slab_bytes: " + ExactBytes(config.slab_bytes) +
+                   " is no slab size; write 0, or a multiple of 4KiB of at least 1MiB");
+  }
+  if (config.slab_bytes > config.memory_bytes) {
+    return Invalid("slab_bytes (" + ExactBytes(config.slab_bytes) + ") is larger than memory (" +
+                   ExactBytes(config.memory_bytes) + "); lower the first or raise the second");
+  }
+  if (config.pinned_per_tenant > config.memory_bytes) {
+    return Invalid("pinned_per_tenant (" + ExactBytes(config.pinned_per_tenant) +
+                   ") is larger than memory (" + ExactBytes(config.memory_bytes) +
+                   "); lower it, or write 0 for half of the memory");
+  }
+  if (config.tickets_per_connection_max > config.tickets_max) {
+    return Invalid("tickets_per_connection_max (" + std::to_string(config.tickets_per_connection_max) +
+                   ") is above tickets_max (" + std::to_string(config.tickets_max) + "); raise tickets_max");
+  }
+  if (config.shm_path.size() > 0 && config.shm_path[0] != '/') {
+    return Invalid("shm_path: \"" + config.shm_path + "\" must begin with /");
+  }
+  return Status::Ok();
+}
+
+}  // namespace larder::node

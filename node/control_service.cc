@@ -1,0 +1,213 @@
+#include "node/control_service.h"
+
+#include <grpcpp/ext/health_check_service_server_builder_option.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+
+#include "node/config.h"
+#include "node/metrics.h"
+#include "proto/control.grpc.pb.h"
+
+namespace larder::node {
+namespace {
+
+namespace api = larder::control::v1;
+
+constexpr int kThreadsMax = 4;
+constexpr size_t kQuotaBytes = 64 << 20;
+constexpr int kRequestBytesMax = 64 * 1024;
+
+grpc::Status FromStatus(const Status& status) {
+  switch (status.code()) {
+    case Code::kOk:
+      return grpc::Status::OK;
+    case Code::kInvalid:
+      return {grpc::StatusCode::INVALID_ARGUMENT, status.text()};
+    case Code::kNotFound:
+      return {grpc::StatusCode::NOT_FOUND, status.text()};
+    case Code::kUnavailable:
+      return {grpc::StatusCode::UNAVAILABLE, status.text()};
+    case Code::kBusy:
+      return {grpc::StatusCode::RESOURCE_EXHAUSTED, status.text()};
+    default:
+      return {grpc::StatusCode::INTERNAL, status.ToString()};
+  }
+}
+
+uint64_t UnixMs() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+}
+
+void Fill(const NodeRecord& record, api::Node* out) {
+  out->set_id(record.id);
+  out->set_incarnation(record.incarnation);
+  out->set_data_address(record.data_address);
+  out->set_control_address(record.control_address);
+  out->set_http_address(record.http_address);
+  out->set_host_id(record.host_id);
+  out->set_shm_path(record.shm_path);
+  out->set_ucx_address(record.ucx_address);
+  out->set_weight(record.weight);
+  out->set_zone(record.zone);
+  out->set_state(static_cast<api::Node::State>(record.state));
+  out->set_wire_version_min(record.wire_min);
+  out->set_wire_version_max(record.wire_max);
+  out->set_build(record.build);
+}
+
+class Service final : public api::Control::Service {
+ public:
+  void SetNode(Node* node) { node_.store(node); }
+
+  grpc::Status GetInfo(grpc::ServerContext*, const api::GetInfoRequest*, api::GetInfoResponse* out) override {
+    Node* node = node_.load();
+    if (node == nullptr) return Starting();
+    const NodeInfo info = node->info();
+    Fill(info.record, out->mutable_self());
+    out->set_uptime_ms(info.uptime_us / 1000);
+    out->set_started_unix_ms(UnixMs() - info.uptime_us / 1000);
+    api::Table* table = out->mutable_table();
+    table->set_epoch(info.table.epoch);
+    table->set_digest(ToHex(info.table.digest()));
+    table->set_algorithm(info.table.algorithm);
+    for (const NodeRecord& record : info.table.nodes) Fill(record, table->add_nodes());
+    out->set_draining(info.draining);
+    for (const std::string& name : info.transports) out->add_transports(name);
+    char host[256] = {};
+    gethostname(host, sizeof host - 1);
+    out->set_host_name(host);
+    out->set_process_id(static_cast<uint32_t>(getpid()));
+    return grpc::Status::OK;
+  }
+
+  grpc::Status Stats(grpc::ServerContext*, const api::StatsRequest*, api::StatsResponse* out) override {
+    Node* node = node_.load();
+    if (node == nullptr) return Starting();
+    const Result<OwnerStats> stats = node->stats();
+    if (!stats.ok()) return FromStatus(stats.status());
+    MetricsInput input{stats.value(), node->mover_stats(), node->info(), ReadProcessUsage()};
+    api::Memory* memory = out->mutable_memory();
+    memory->set_capacity_bytes(stats->memory_bytes);
+    memory->set_ready_bytes(input.info.prefaulted_bytes);
+    memory->set_slab_bytes(stats->slab_bytes);
+    memory->set_slot_bytes(stats->slot_bytes);
+    memory->set_payload_bytes(stats->payload_bytes);
+    memory->set_pinned_bytes(stats->soft_pinned_bytes);
+    memory->set_metadata_bytes(stats->metadata_bytes);
+    out->set_pieces(stats->pieces);
+    out->set_writing(stats->tickets);
+    out->set_namespaces(stats->namespaces);
+    out->set_connections(stats->sessions);
+    out->set_waits(stats->waits_open);
+    for (const auto& family : Collect(input)) {
+      for (const auto& metric : family.metric) {
+        const std::string name = FlatName(family, metric);
+        if (family.type == prometheus::MetricType::Counter) {
+          (*out->mutable_counters())[name] = static_cast<uint64_t>(metric.counter.value);
+        } else {
+          (*out->mutable_gauges())[name] = static_cast<int64_t>(metric.gauge.value);
+        }
+      }
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status Namespaces(grpc::ServerContext*, const api::NamespacesRequest*,
+                          api::NamespacesResponse* out) override {
+    Node* node = node_.load();
+    if (node == nullptr) return Starting();
+    Result<std::vector<NamespaceInfo>> list = node->Namespaces();
+    if (!list.ok()) return FromStatus(list.status());
+    std::vector<NamespaceInfo> sorted = std::move(list).value();
+    std::sort(sorted.begin(), sorted.end(),
+              [](const NamespaceInfo& a, const NamespaceInfo& b) { return a.name_space < b.name_space; });
+    for (const NamespaceInfo& each : sorted) {
+      api::NamespaceInfo* info = out->add_namespaces();
+      info->set_hex(ToHex(each.name_space.bytes));
+      info->set_tenant(each.tenant);
+      info->set_identity(each.identity);
+      info->set_blocks(each.blocks);
+      info->set_payload_bytes(each.bytes);
+      info->set_clear_epoch(each.clear_epoch);
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status Clear(grpc::ServerContext*, const api::ClearRequest* in, api::ClearResponse* out) override {
+    Node* node = node_.load();
+    if (node == nullptr) return Starting();
+    Namespace name_space;
+    if (Status status = FromHex(in->hex(), &name_space.bytes); !status.ok()) return FromStatus(status);
+    const Result<uint64_t> removed = node->Clear(name_space);
+    if (!removed.ok()) return FromStatus(removed.status());
+    out->set_removed_blocks(removed.value());
+    const Result<std::vector<NamespaceInfo>> list = node->Namespaces();
+    if (!list.ok()) return FromStatus(list.status());
+    for (const NamespaceInfo& each : list.value()) {
+      if (each.name_space == name_space) out->set_clear_epoch(each.clear_epoch);
+    }
+    return grpc::Status::OK;
+  }
+
+ private:
+  static grpc::Status Starting() { return {grpc::StatusCode::UNAVAILABLE, "the node is starting"}; }
+  std::atomic<Node*> node_{nullptr};
+};
+
+}  // namespace
+
+struct ControlService::Impl {
+  Service service;
+  std::unique_ptr<grpc::Server> server;
+};
+
+Result<std::unique_ptr<ControlService>> ControlService::Start(const std::string& listen) {
+  const Result<HostPort> address = ParseHostPort(listen);
+  if (!address.ok()) return address.status();
+  auto impl = std::make_unique<Impl>();
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::ResourceQuota quota("larder-control");
+  quota.Resize(kQuotaBytes).SetMaxThreads(kThreadsMax + 2);  // pollers beside the handlers
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a second node on a port must fail, not share it
+  builder.SetMaxReceiveMessageSize(kRequestBytesMax);
+  builder.SetResourceQuota(quota);
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 1);
+  builder.RegisterService(&impl->service);
+  impl->server = builder.BuildAndStart();
+  if (impl->server == nullptr || port == 0) return Invalid("cannot listen at " + listen);
+  if (auto* health = impl->server->GetHealthCheckService()) health->SetServingStatus(false);
+  std::string bound = JoinHostPort(address->host, static_cast<uint16_t>(port));
+  return std::unique_ptr<ControlService>(new ControlService(std::move(impl), std::move(bound)));
+}
+
+ControlService::ControlService(std::unique_ptr<Impl> impl, std::string address)
+    : impl_(std::move(impl)), address_(std::move(address)) {}
+
+ControlService::~ControlService() {
+  impl_->server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+}
+
+void ControlService::SetNode(Node* node) {
+  impl_->service.SetNode(node);
+}
+
+void ControlService::SetServing(bool serving) {
+  auto* health = impl_->server->GetHealthCheckService();
+  if (health == nullptr) return;
+  health->SetServingStatus(serving);
+  health->SetServingStatus(api::Control::service_full_name(), serving);
+}
+
+}  // namespace larder::node

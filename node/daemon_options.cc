@@ -1,0 +1,59 @@
+#include "node/daemon_options.h"
+
+namespace larder::node {
+
+NodeOptions NodeOptionsOf(const LoadedConfig& loaded, const std::string& shm_path, uint64_t seed) {
+  const Config& config = loaded.config;
+  const auto count = [](uint64_t value) { return static_cast<uint32_t>(value); };  // ranges fit: config.h
+  NodeOptions out;
+  out.owner.memory_bytes = config.memory_bytes;
+  out.owner.slab_bytes_target = config.slab_bytes;
+  out.owner.tickets_max = count(config.tickets_max);
+  out.owner.tickets_per_session_max = count(config.tickets_per_connection_max);
+  out.owner.ticket_stall_us = config.ticket_stall;
+  out.owner.waits_per_session_max = count(config.waits_per_connection_max);
+  out.owner.waited_keys_max = count(config.waited_keys_max);
+  out.owner.pinned_bytes_per_tenant_max = config.pinned_per_tenant;
+  out.owner.pin_us_max = config.pin_max;
+  out.owner.namespaces_max = count(config.namespaces_max);
+  out.owner.miss_memory_entries = count(config.miss_memory_entries);
+  out.owner.seed = seed;
+  out.owner.allow_weak_hash = config.allow_weak_hash;
+  out.node_id = config.node_id;
+  out.data_listen = config.data_listen;
+  out.ucx_listen = config.ucx_listen;
+  out.shm_path = shm_path;
+  out.advertise = config.advertise;
+  out.weight = count(config.weight);
+  out.zone = config.zone;
+  out.movers = static_cast<int>(config.movers);
+  out.connections_max = count(config.connections_max);
+  out.requests_per_connection_max = count(config.requests_per_connection_max);
+  out.mailbox_max = count(config.mailbox_max);
+  out.owner_spin_us = count(config.owner_spin);
+  out.huge_pages = config.huge_pages;
+  out.prefault = config.prefault;
+  out.credentials = loaded.credentials;
+  for (const std::string& entry : config.peers) out.peers.push_back(ParseNodeEntry(entry).value());
+  out.table_epoch = config.table_epoch;
+  out.transport.stall_us = config.transfer_stall;
+  out.transport.user_timeout_ms = count(config.user_timeout / 1000);
+  out.transport.socket_bytes = count(config.socket_bytes);
+  out.transport.spin_us = count(config.spin);
+  out.transport.device = config.ucx_device;
+  out.transport.ucx_tls = config.ucx_tls;
+  return out;
+}
+
+std::string AdvertisedAddress(const Config& config, const std::string& bound) {
+  const HostPort address = ParseHostPort(bound).value();
+  return JoinHostPort(config.advertise.empty() ? address.host : config.advertise, address.port);
+}
+
+bool OpenToStrangers(const LoadedConfig& loaded) {
+  const std::string host = ParseHostPort(loaded.config.data_listen).value().host;
+  const bool loopback = host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
+  return loaded.credentials.empty() && !loopback;
+}
+
+}  // namespace larder::node

@@ -1,0 +1,199 @@
+// larder-node: a node of the cluster as a process. Reads its configuration, starts the node with its control
+// service and HTTP endpoints, serves until SIGTERM, ends what is in flight, exits 0.
+//
+// Exit codes: 0 stopped as asked; 1 failed while running, or told twice to stop; 2 configuration or machine
+// at fault, with one line on standard error.
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "node/config.h"
+#include "node/control_service.h"
+#include "node/daemon_options.h"
+#include "node/endpoints.h"
+#include "node/http_server.h"
+#include "node/logging.h"
+#include "node/machine.h"
+#include "node/node.h"
+#include "node/version.h"
+#include "proto/units.h"
+
+namespace larder::node {
+namespace {
+
+constexpr int kExitOk = 0;
+constexpr int kExitFailed = 1;
+constexpr int kExitConfig = 2;
+constexpr long kSignalPollNs = 50'000'000;
+
+int Refuse(const Status& status) {
+  std::fprintf(stderr, "larder-node: %s\n", status.text().c_str());
+  const bool ours = status.code() == Code::kInvalid || status.code() == Code::kUnsupported;
+  return ours ? kExitConfig : kExitFailed;
+}
+
+// What can't run here is said before anything is started.
+Status CheckMachine(const Config& config, std::string* warning) {
+  LARDER_RETURN_IF_ERROR(CheckMemory(config, ReadMachineMemory(), warning));
+  LARDER_RETURN_IF_ERROR(CheckPortFree("data_listen", config.data_listen));
+  LARDER_RETURN_IF_ERROR(CheckPortFree("control_listen", config.control_listen));
+  LARDER_RETURN_IF_ERROR(CheckPortFree("http_listen", config.http_listen));
+  return Status::Ok();
+}
+
+std::string Report(const NodeInfo& info) {
+  const nlohmann::ordered_json report = {
+      {"node_id", info.record.id},        {"pid", getpid()},
+      {"data", info.record.data_address}, {"control", info.record.control_address},
+      {"http", info.record.http_address}, {"shm", info.record.shm_path},
+      {"ucx", info.record.ucx_address},   {"transports", info.transports},
+      {"version", LARDER_VERSION}};
+  return report.dump();
+}
+
+// Whoever waits for the file sees all of it or nothing.
+Status WriteReport(const std::string& path, const std::string& text) {
+  const std::string draft = path + ".new";
+  std::ofstream out(draft);
+  out << text << "\n";
+  out.close();
+  if (!out || std::rename(draft.c_str(), path.c_str()) != 0) {
+    return Invalid("report: cannot write " + path + ": " + std::strerror(errno) +
+                   "; choose another place with --report");
+  }
+  return Status::Ok();
+}
+
+sigset_t StopSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
+  return signals;
+}
+
+struct Daemon {
+  explicit Daemon(LoadedConfig loaded_config) : loaded(std::move(loaded_config)) {}
+
+  LoadedConfig loaded;
+  Endpoints endpoints;
+  // Destroyed from the last to the first: whoever asks the node goes before it.
+  std::unique_ptr<Node> node;
+  std::unique_ptr<HttpServer> http;
+  std::unique_ptr<ControlService> control;
+
+  Status Start() {
+    const Config& config = loaded.config;
+    std::string shm_path;
+    if (config.shm) {
+      Result<std::string> prepared = PrepareShmPath(config);
+      if (!prepared.ok()) return prepared.status();
+      shm_path = std::move(prepared).value();
+    }
+    HttpOptions http_options;
+    http_options.listen = config.http_listen;
+    auto http_started =
+        HttpServer::Start(http_options, [this](std::string_view path) { return endpoints.Handle(path); });
+    if (!http_started.ok()) return Invalid("http_listen: " + http_started.status().text());
+    http = std::move(http_started).value();
+    auto control_started = ControlService::Start(config.control_listen);
+    if (!control_started.ok()) return Invalid("control_listen: " + control_started.status().text());
+    control = std::move(control_started).value();
+    uint64_t seed = 0;
+    if (getrandom(&seed, sizeof seed, 0) != sizeof seed) return Status(Code::kInternal, "no random numbers");
+    NodeOptions options = NodeOptionsOf(loaded, shm_path, seed);
+    options.control_address = AdvertisedAddress(config, control->address());
+    options.http_address = AdvertisedAddress(config, http->address());
+    auto node_started = Node::Start(options);
+    if (!node_started.ok()) return node_started.status();
+    node = std::move(node_started).value();
+    endpoints.SetNode(node.get());
+    control->SetNode(node.get());
+    control->SetServing(true);
+    return Status::Ok();
+  }
+
+  // Ends what is in flight within the budget. A second signal ends the process at once.
+  void StopGracefully(const sigset_t& signals) {
+    endpoints.SetStopping();
+    control->SetServing(false);
+    std::atomic<bool> done{false};
+    std::thread drain([&] {
+      node->Drain(loaded.config.drain_budget);
+      node->Stop();
+      done = true;
+    });
+    const timespec poll{0, kSignalPollNs};
+    while (!done) {
+      if (sigtimedwait(&signals, nullptr, &poll) < 0) continue;
+      spdlog::warn("told twice to stop: exits at once");
+      spdlog::shutdown();
+      _exit(kExitFailed);
+    }
+    drain.join();
+  }
+};
+
+int Serve(LoadedConfig loaded, const std::string& warning, const sigset_t& signals) {
+  const std::string report_path = loaded.config.report;
+  const bool strangers = OpenToStrangers(loaded);
+  const uint64_t memory_bytes = loaded.config.memory_bytes;
+  Daemon daemon(std::move(loaded));
+  if (Status status = daemon.Start(); !status.ok()) return Refuse(status);
+  const std::string report = Report(daemon.node->info());
+  if (!report_path.empty()) {
+    if (Status status = WriteReport(report_path, report); !status.ok()) return Refuse(status);
+  }
+  if (!warning.empty()) spdlog::warn("{}", warning);
+  if (strangers)
+    spdlog::warn(
+        "no credentials are set and the data port is not on loopback: everybody who reaches it may use it");
+  spdlog::info("serves {} of blocks: {}", PrettyBytes(static_cast<double>(memory_bytes)), report);
+
+  int signal = 0;
+  while (sigwait(&signals, &signal) != 0) {
+  }
+  spdlog::info("{}: ends what is in flight", strsignal(signal));
+  daemon.StopGracefully(signals);
+  if (!report_path.empty()) unlink(report_path.c_str());
+  spdlog::info("stopped");
+  return kExitOk;
+}
+
+int Main(int argc, char** argv, char** environment) {
+  Result<LoadedConfig> loaded = LoadConfig(argc, argv, environment);
+  if (!loaded.ok()) return Refuse(Invalid(loaded.status().text()));
+  if (loaded->asked == Asked::kPrint) {
+    std::fputs(loaded->output.c_str(), stdout);
+    return std::fflush(stdout) == 0 ? kExitOk : kExitFailed;
+  }
+  RaiseOpenFiles();
+  signal(SIGPIPE, SIG_IGN);
+  // Blocked before any thread is made: they all inherit it, and only this one waits for them.
+  const sigset_t signals = StopSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::string warning;
+  if (Status status = CheckMachine(loaded->config, &warning); !status.ok()) return Refuse(status);
+  if (!loaded->config.report.empty()) unlink(loaded->config.report.c_str());  // of an earlier run
+  StartLogging(loaded->config.log_level, loaded->config.log_format, loaded->config.node_id);
+  return Serve(std::move(loaded).value(), warning, signals);
+}
+
+}  // namespace
+}  // namespace larder::node
+
+int main(int argc, char** argv, char** environment) {
+  try {
+    return larder::node::Main(argc, argv, environment);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "larder-node: %s\n", error.what());
+    return larder::node::kExitFailed;
+  }
+}

@@ -1,0 +1,204 @@
+#include "node/metrics.h"
+
+#include <prometheus/text_serializer.h>
+
+#include "node/version.h"
+
+namespace larder::node {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricType;
+
+// Takes the values of one metric.
+class Sink {
+ public:
+  explicit Sink(prometheus::MetricFamily* family) : family_(family) {}
+  void Add(double value, std::vector<ClientMetric::Label> labels = {}) {
+    ClientMetric metric;
+    metric.label = std::move(labels);
+    if (family_->type == MetricType::Counter)
+      metric.counter.value = value;
+    else
+      metric.gauge.value = value;
+    family_->metric.push_back(std::move(metric));
+  }
+  void Add(uint64_t value, std::vector<ClientMetric::Label> labels = {}) {
+    Add(static_cast<double>(value), std::move(labels));
+  }
+
+ private:
+  prometheus::MetricFamily* family_;
+};
+
+struct Metric {
+  MetricInfo info;
+  void (*emit)(const MetricsInput& in, Sink& out);
+};
+
+using In = const MetricsInput&;
+constexpr auto kCounter = MetricType::Counter;
+constexpr auto kGauge = MetricType::Gauge;
+
+void EmitMisses(In in, Sink& out) {
+  for (int i = 64; i < 256; i++) {
+    const auto reason = static_cast<Presence>(i);
+    const bool known =
+        reason >= Presence::kWriting && reason <= Presence::kRefused && reason != Presence::kUnreachable;
+    if (known) out.Add(in.owner.miss_by_reason[i], {{"reason", std::string(PresenceName(reason))}});
+  }
+}
+
+void EmitPuts(In in, Sink& out) {
+  const OwnerStats& s = in.owner;
+  const std::pair<PutState, uint64_t> states[] = {
+      {PutState::kStored, s.puts},         {PutState::kExists, s.put_exists},
+      {PutState::kDiffers, s.put_differs}, {PutState::kFull, s.put_full},
+      {PutState::kBusy, s.put_busy},       {PutState::kExpired, s.put_expired},
+      {PutState::kCorrupt, s.put_corrupt}, {PutState::kInvalid, s.put_invalid}};
+  for (const auto& [state, count] : states) out.Add(count, {{"outcome", std::string(PutStateName(state))}});
+}
+
+void EmitMemory(In in, Sink& out) {
+  const OwnerStats& s = in.owner;
+  out.Add(s.memory_bytes, {{"kind", "capacity"}});
+  out.Add(s.slab_bytes, {{"kind", "slabs"}});
+  out.Add(s.slot_bytes, {{"kind", "slots"}});
+  out.Add(s.payload_bytes, {{"kind", "payload"}});
+  out.Add(s.metadata_bytes, {{"kind", "metadata"}});
+  out.Add(s.soft_pinned_bytes, {{"kind", "pinned"}});
+  out.Add(in.info.prefaulted_bytes, {{"kind", "prefaulted"}});
+}
+
+#define TRANSPORT(field)                                                                                 \
+  [](In in, Sink& out) {                                                                                 \
+    for (const MoverStats& each : in.movers) out.Add(each.stats.field, {{"transport", each.transport}}); \
+  }
+#define OWNER(field) [](In in, Sink& out) { out.Add(in.owner.field); }
+
+constexpr Metric kMetrics[] = {
+    {{"larder_build_info", "", "Version of the program; always 1.", kGauge},
+     [](In in, Sink& out) {
+       out.Add(1.0, {{"version", LARDER_VERSION}, {"node", in.info.record.id}});
+     }},
+    {{"larder_ready", "", "1 while the node takes work.", kGauge},
+     [](In in, Sink& out) { out.Add(in.info.ready && !in.info.draining ? 1.0 : 0.0); }},
+    {{"larder_draining", "", "1 once the node was told to stop.", kGauge},
+     [](In in, Sink& out) { out.Add(in.info.draining ? 1.0 : 0.0); }},
+    {{"larder_uptime_seconds", "seconds", "Since the node started.", kGauge},
+     [](In in, Sink& out) { out.Add(static_cast<double>(in.info.uptime_us) / 1e6); }},
+    {{"larder_table_epoch", "", "Epoch of the node table that this node follows.", kGauge},
+     [](In in, Sink& out) { out.Add(in.info.table.epoch); }},
+    {{"larder_table_nodes", "", "Nodes in that table.", kGauge},
+     [](In in, Sink& out) { out.Add(static_cast<uint64_t>(in.info.table.nodes.size())); }},
+
+    {{"larder_match_requests_total", "", "Match requests answered.", kCounter}, OWNER(matches)},
+    {{"larder_match_keys_total", "", "Keys that matches asked for.", kCounter}, OWNER(match_keys)},
+    {{"larder_match_hits_total", "", "Of them, those that were here.", kCounter}, OWNER(match_hits)},
+    {{"larder_get_requests_total", "", "Get requests answered.", kCounter}, OWNER(gets)},
+    {{"larder_get_blocks_total", "", "Blocks that gets asked for.", kCounter}, OWNER(get_blocks)},
+    {{"larder_get_hits_total", "", "Of them, those that were sent.", kCounter}, OWNER(get_hits)},
+    {{"larder_get_bytes_total", "bytes", "Payload that gets sent.", kCounter}, OWNER(get_bytes)},
+    {{"larder_misses_total", "", "Keys of matches and gets that missed, by reason.", kCounter}, EmitMisses},
+    {{"larder_puts_total", "", "Pieces that writers offered, by what became of them.", kCounter}, EmitPuts},
+    {{"larder_put_bytes_total", "bytes", "Payload of the pieces that were stored.", kCounter},
+     OWNER(put_bytes)},
+    {{"larder_wait_requests_total", "", "Waits for blocks that are being written.", kCounter}, OWNER(waits)},
+    {{"larder_waits_timed_out_total", "", "Of them, those that ended at their deadline.", kCounter},
+     OWNER(waits_timed_out)},
+    {{"larder_touches_total", "", "Touch requests.", kCounter}, OWNER(touches)},
+    {{"larder_reports_total", "", "Blocks that readers reported as corrupt.", kCounter}, OWNER(reports)},
+    {{"larder_reports_dropped_total", "", "Of them, those whose copy here was bad and is gone.", kCounter},
+     OWNER(reports_dropped)},
+    {{"larder_removed_pieces_total", "", "Pieces removed on request.", kCounter}, OWNER(removed)},
+    {{"larder_cleared_pieces_total", "", "Pieces that went with a cleared namespace.", kCounter},
+     OWNER(cleared)},
+    {{"larder_evicted_pieces_total", "", "Pieces evicted for others.", kCounter}, OWNER(evicted)},
+    {{"larder_evicted_bytes_total", "bytes", "Payload of evicted pieces.", kCounter}, OWNER(evicted_bytes)},
+    {{"larder_expired_requests_total", "", "Requests whose deadline had passed when their turn came.",
+      kCounter},
+     OWNER(expired_requests)},
+    {{"larder_busy_answers_total", "", "Requests turned away because a bound was reached.", kCounter},
+     OWNER(busy_answers)},
+    {{"larder_pins_expired_total", "", "Pins of matches that ran out instead of being released.", kCounter},
+     OWNER(pins_expired)},
+
+    {{"larder_memory_bytes", "bytes",
+      "Memory by kind: capacity as configured; slabs, slots and payload each a part of the one before; "
+      "metadata "
+      "beside it; pinned softly; prefaulted.",
+      kGauge},
+     EmitMemory},
+    {{"larder_pieces", "", "Whole pieces in memory.", kGauge}, OWNER(pieces)},
+    {{"larder_tickets", "", "Puts under way.", kGauge}, OWNER(tickets)},
+    {{"larder_waits_open", "", "Waits not answered yet.", kGauge}, OWNER(waits_open)},
+    {{"larder_pins", "", "Pins held: soft ones by matches, hard ones by transfers.", kGauge},
+     [](In in, Sink& out) {
+       out.Add(in.owner.soft_pins, {{"kind", "soft"}});
+       out.Add(in.owner.hard_pins, {{"kind", "hard"}});
+     }},
+    {{"larder_sessions", "", "Connections that said hello.", kGauge}, OWNER(sessions)},
+    {{"larder_namespaces", "", "Namespaces known.", kGauge}, OWNER(namespaces)},
+
+    {{"larder_transport_connections", "", "Open connections, by transport.", kGauge}, TRANSPORT(connections)},
+    {{"larder_transport_sent_bytes_total", "bytes", "Payload sent.", kCounter}, TRANSPORT(sent_bytes)},
+    {{"larder_transport_received_bytes_total", "bytes", "Payload received.", kCounter},
+     TRANSPORT(received_bytes)},
+    {{"larder_transport_sent_messages_total", "", "Messages sent.", kCounter}, TRANSPORT(sent_messages)},
+    {{"larder_transport_received_messages_total", "", "Messages received.", kCounter},
+     TRANSPORT(received_messages)},
+    {{"larder_transport_refused_messages_total", "", "Messages whose payload was thrown away.", kCounter},
+     TRANSPORT(refused_messages)},
+    {{"larder_transport_protocol_errors_total", "", "Peers cut off for what makes no sense.", kCounter},
+     TRANSPORT(protocol_errors)},
+    {{"larder_transport_stalled_total", "", "Connections closed because nothing moved.", kCounter},
+     TRANSPORT(stalled_closed)},
+
+    {{"process_cpu_seconds_total", "seconds", "Processor time used, user and system.", kCounter},
+     [](In in, Sink& out) { out.Add(in.process.cpu_seconds); }},
+    {{"process_resident_memory_bytes", "bytes", "Memory in RAM.", kGauge},
+     [](In in, Sink& out) { out.Add(in.process.resident_bytes); }},
+    {{"process_virtual_memory_bytes", "bytes", "Address space.", kGauge},
+     [](In in, Sink& out) { out.Add(in.process.virtual_bytes); }},
+    {{"process_threads", "", "Threads.", kGauge}, [](In in, Sink& out) { out.Add(in.process.threads); }},
+    {{"process_open_fds", "", "Open file descriptors.", kGauge},
+     [](In in, Sink& out) { out.Add(in.process.open_files); }},
+    {{"process_max_fds", "", "File descriptors that may be open.", kGauge},
+     [](In in, Sink& out) { out.Add(in.process.open_files_max); }},
+};
+
+}  // namespace
+
+std::vector<MetricInfo> MetricList() {
+  std::vector<MetricInfo> out;
+  for (const Metric& metric : kMetrics) out.push_back(metric.info);
+  return out;
+}
+
+std::vector<prometheus::MetricFamily> Collect(const MetricsInput& input) {
+  std::vector<prometheus::MetricFamily> out;
+  out.reserve(std::size(kMetrics));
+  for (const Metric& metric : kMetrics) {
+    prometheus::MetricFamily& family = out.emplace_back();
+    family.name = metric.info.name;
+    family.help = metric.info.help;
+    family.type = metric.info.type;
+    Sink sink(&family);
+    metric.emit(input, sink);
+  }
+  return out;
+}
+
+std::string MetricsText(const MetricsInput& input) {
+  return prometheus::TextSerializer().Serialize(Collect(input));
+}
+
+std::string FlatName(const prometheus::MetricFamily& family, const prometheus::ClientMetric& metric) {
+  std::string out = family.name;
+  for (size_t i = 0; i < metric.label.size(); i++) {
+    out += (i == 0 ? "{" : ",") + metric.label[i].name + "=\"" + metric.label[i].value + "\"";
+  }
+  return metric.label.empty() ? out : out + "}";
+}
+
+}  // namespace larder::node

@@ -1,0 +1,389 @@
+#!/usr/bin/env python3
+"""larder-node and larderctl as people run them: real processes, real ports, bad input, signals.
+
+    tests/integration/daemon_test.py [NAME...]   LARDER_BIN is the folder of the programs (build/release/bin)
+
+Standard library only. Every wait has a bound; every process is ended by its own id.
+"""
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import re
+import resource
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("LARDER_BIN", ROOT / "build/release/bin"))
+NODE, CTL = str(BIN / "larder-node"), str(BIN / "larderctl")
+PATIENCE_S = 60  # bounds a hang; nothing here takes nearly as long
+CLEAN_ENV = {name: value for name, value in os.environ.items() if not name.startswith("LARDER_")}
+
+
+def run(*argv, env=None, stdin=None):
+    return subprocess.run(argv, env={**CLEAN_ENV, **(env or {})}, input=stdin, capture_output=True,
+                          timeout=PATIENCE_S, check=False)
+
+
+def until(condition, what):
+    """Waits for something that must come true."""
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.01)
+    raise AssertionError("waited in vain for " + what)
+
+
+class Node:
+    """A running larder-node on free ports."""
+
+    def __init__(self, folder, *flags, name="node", ports=None):
+        self.report_path = pathlib.Path(folder) / (name + ".json")
+        self.log_path = pathlib.Path(folder) / (name + ".log")
+        ports = ports or {}
+        self.argv = [NODE, "--memory", "64MiB", "--report", str(self.report_path),
+                     "--shm-path", str(pathlib.Path(folder) / (name + ".sock"))]
+        for listener in ("data", "control", "http"):
+            self.argv += [f"--{listener}-listen", ports.get(listener, "127.0.0.1:0")]
+        self.argv += flags
+        self.start()
+
+    def start(self):
+        self.report_path.unlink(missing_ok=True)
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(self.argv, env=CLEAN_ENV, stdout=log, stderr=log)
+        until(lambda: self.report_path.exists() or self.process.poll() is not None, "the node's report")
+        if self.process.poll() is not None:
+            raise AssertionError("larder-node ended: " + self.log())
+        self.report = json.loads(self.report_path.read_text())
+
+    def log(self):
+        return self.log_path.read_text()
+
+    def http(self, path, method="GET"):
+        connection = http.client.HTTPConnection(self.report["http"], timeout=PATIENCE_S)
+        with contextlib.closing(connection):
+            connection.request(method, path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+    def metric(self, name):
+        for line in self.http("/metrics")[1].splitlines():
+            if line.startswith(name + " "):
+                return float(line.split(" ")[1])
+        raise AssertionError("no metric " + name)
+
+    def ctl(self, *argv, **more):
+        return run(CTL, "-e", self.report["data"], *argv, **more)
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE_S)
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(PATIENCE_S)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="larder-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def node(self, *flags, **more):
+        node = Node(self.folder, *flags, **more)
+        self.addCleanup(node.close)
+        return node
+
+    def refused(self, *flags, expect, env=None):
+        """One line on standard error that has all of `expect`, and exit 2."""
+        done = run(NODE, "--shm-path", str(self.folder / "x.sock"), *flags, env=env)
+        text = done.stderr.decode()
+        self.assertEqual(done.returncode, 2, text)
+        self.assertEqual(done.stdout, b"")
+        self.assertEqual(text.count("\n"), 1, text)
+        self.assertTrue(text.startswith("larder-node: "), text)
+        for part in expect:
+            self.assertIn(part, text)
+
+
+class Configuration(Case):
+    def test_prints_version_help_and_reference(self):
+        self.assertRegex(run(NODE, "--version").stdout.decode(), r"^larder-node \d+\.\d+\.\d+ ")
+        self.assertIn("--ticket-stall", run(NODE, "--help").stdout.decode())
+        reference = run(NODE, "--print-reference").stdout.decode()
+        self.assertEqual(reference, (ROOT / "node/CONFIG.md").read_text())
+
+    def test_print_config_is_a_config_file(self):
+        first = run(NODE, "--print-config", "--memory", "96MiB", env={"LARDER_MOVERS": "3"})
+        self.assertEqual(first.returncode, 0, first.stderr)
+        self.assertIn(b"from LARDER_MOVERS", first.stdout)
+        path = self.folder / "larder.toml"
+        path.write_bytes(first.stdout)
+        second = run(NODE, "--config", str(path), "--print-config")
+
+        def strip(text):
+            return [line for line in text.decode().splitlines() if line and not line.startswith("#")]
+        self.assertEqual(strip(first.stdout), strip(second.stdout))
+
+    def test_mistakes_are_one_line_and_exit_2(self):
+        self.refused("--memroy", "1GiB", expect=["--memroy", "did you mean --memory?"])
+        self.refused("--memory", "1Gib", expect=["--memory", "unknown unit"])
+        self.refused("--ticket-stall", "5", expect=["--ticket-stall", "unit"])
+        self.refused("--movers", "0", expect=["--movers", "1..64"])
+        self.refused(expect=["LARDER_MEMROY", "LARDER_MEMORY"], env={"LARDER_MEMROY": "1GiB"})
+        path = self.folder / "larder.toml"
+        path.write_text("\nmemroy = '1GiB'\n")
+        self.refused("--config", str(path), expect=[f"{path}:2", "did you mean memory?"])
+
+    def test_memory_beyond_the_machine_says_how_much_there_is(self):
+        self.refused("--memory", "63TiB", expect=["63TiB", "there is only", "GiB", "lower --memory"])
+
+    def test_ports_in_use_are_named(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            address = "127.0.0.1:%d" % taken.getsockname()[1]
+            for listener in ("data", "control", "http"):
+                free = [word for other in ("data", "control", "http") if other != listener
+                        for word in (f"--{other}-listen", "127.0.0.1:0")]
+                self.refused("--memory", "64MiB", *free, f"--{listener}-listen", address,
+                             expect=[f"{listener}_listen", address, "in use", f"--{listener}-listen"])
+
+    def test_an_address_of_another_machine_is_refused(self):
+        self.refused("--data-listen", "203.0.113.9:7400", expect=["data_listen", "203.0.113.9:7400"])
+
+    def test_unwritable_places_are_refused(self):
+        ports = ["--data-listen", "127.0.0.1:0", "--control-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0",
+                 "--memory", "64MiB"]
+        self.refused(*ports, "--shm-path", "/proc/nowhere/x.sock", expect=["shm_path", "--shm false"])
+        self.refused(*ports, "--report", "/nowhere/report.json", expect=["report", "/nowhere/report.json"])
+
+
+class Serving(Case):
+    def test_http_endpoints(self):
+        node = self.node()
+        self.assertEqual(node.http("/livez"), (200, "alive\n"))
+        self.assertEqual(node.http("/readyz"), (200, "ready\n"))
+        status, health = node.http("/healthz")
+        self.assertEqual(status, 200)
+        self.assertEqual(json.loads(health)["status"], "ok")
+        self.assertEqual(node.http("/nothing")[0], 404)
+        self.assertEqual(node.http("/livez", "POST")[0], 405)
+
+    def test_metrics_parse(self):
+        text = self.node().http("/metrics")[1]
+        sample = re.compile(r'([a-z][a-z0-9_]*)(\{[a-z]+="[^"\\]*"(,[a-z]+="[^"\\]*")*\})? [0-9.e+-]+')
+        typed, seen = set(), set()
+        for line in text.splitlines():
+            if line.startswith("# TYPE "):
+                typed.add(line.split(" ")[2])
+            elif not line.startswith("#"):
+                match = sample.fullmatch(line)
+                self.assertIsNotNone(match, line)
+                self.assertIn(match[1], typed)
+                self.assertNotIn((match[1], match[2]), seen)
+                seen.add((match[1], match[2]))
+        self.assertGreater(len(typed), 40)
+
+    def test_the_log_says_where_it_serves(self):
+        node = self.node("--log-format", "json")
+        line = json.loads(node.log().splitlines()[-1])
+        self.assertIn(node.report["data"], line["message"])
+        self.assertEqual(line["level"], "info")
+
+    def test_sigterm_and_sigint_exit_0_and_leave_nothing(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            node = self.node()
+            self.assertEqual(node.end(number), 0, node.log())
+            self.assertIn("stopped", node.log())
+            self.assertFalse(node.report_path.exists())
+            self.assertFalse((self.folder / "node.sock").exists())
+
+    def test_garbage_on_every_port_harms_nothing(self):
+        node = self.node()
+        for port in ("data", "control", "http"):
+            host, _, number = node.report[port].rpartition(":")
+            for text in (b"\x00" * 4096, b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096)):
+                with socket.create_connection((host, int(number)), PATIENCE_S) as peer:
+                    with contextlib.suppress(OSError):
+                        peer.sendall(text)
+        self.assertEqual(node.http("/readyz")[0], 200)
+        self.assertEqual(node.ctl("status").returncode, 0)
+        self.assertEqual(node.end(), 0, node.log())
+
+    def test_kill_9_and_start_again_on_the_same_addresses(self):
+        node = self.node()
+        ports = {name: node.report[name] for name in ("data", "control", "http")}
+        node.end(signal.SIGKILL)
+        self.assertTrue((self.folder / "node.sock").exists(), "what a kill leaves behind must not be in the way")
+        again = self.node(ports=ports)
+        self.assertEqual(again.report["data"], ports["data"])
+        self.assertEqual(again.ctl("ping", "-c", "1").returncode, 0)
+
+    def test_sigterm_under_load_drains_and_exits_0(self):
+        node = self.node("--memory", "256MiB")
+        path = self.folder / "big"
+        path.write_bytes(os.urandom(32 << 20))
+        loads = [subprocess.Popen(["/bin/sh", "-c", 'i=0; while "$0" -e "$1" --timeout 5s put "$2" --name "$3.$i"; do '
+                                   'i=$((i+1)); done', CTL, node.report["data"], str(path), str(number)],
+                                  env=CLEAN_ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                 for number in range(2)]
+        for load in loads:
+            self.addCleanup(load.wait, PATIENCE_S)
+            self.addCleanup(load.kill)
+        until(lambda: node.metric('larder_puts_total{outcome="stored"}') > 40, "load")
+        self.assertEqual(node.end(), 0, node.log())
+
+
+class Tool(Case):
+    def test_status_and_ping_of_a_healthy_node(self):
+        node = self.node("--node-id", "alpha")
+        done = node.ctl("status", "--json")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        status = json.loads(done.stdout)
+        self.assertTrue(status["well"])
+        self.assertEqual(status["nodes"][0]["id"], "alpha")
+        self.assertEqual(status["nodes"][0]["health"], "SERVING")
+        self.assertEqual(status["nodes"][0]["memory"]["capacity_bytes"], 64 << 20)
+        self.assertIn("larder_puts_total{outcome=\"stored\"}", status["nodes"][0]["counters"])
+        text = node.ctl("status").stdout.decode()
+        self.assertIn("alpha", text)
+        self.assertIn("serving", text)
+        ping = json.loads(node.ctl("ping", "-c", "3", "-o", "json").stdout)
+        self.assertEqual(ping["nodes"][0]["answered"], 3)
+
+    def test_endpoints_come_from_the_environment(self):
+        node = self.node()
+        done = run(CTL, "status", env={"LARDER_ENDPOINTS": "127.0.0.1:1," + node.report["data"]})
+        self.assertIn(node.report["node_id"], done.stdout.decode())
+
+    def test_doctor_finds_nothing_then_a_dead_node(self):
+        if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 4096:
+            self.skipTest("this machine's limit of open files is a finding of its own")
+        first = self.node(name="a")
+        peers = f"a@{first.report['data']},"
+        ports = {name: first.report[name] for name in ("data", "control", "http")}
+        first.end()
+        second = self.node("--node-id", "b", name="b")
+        peers += f"b@{second.report['data']}"
+        other_ports = {name: second.report[name] for name in ("data", "control", "http")}
+        second.end()
+        first = self.node("--node-id", "a", "--peers", peers, name="a", ports=ports)
+        second = self.node("--node-id", "b", "--peers", peers, name="b", ports=other_ports)
+        done = first.ctl("doctor", "--json")
+        self.assertEqual(json.loads(done.stdout)["findings"], [])
+        self.assertEqual(json.loads(done.stdout)["nodes"], 2)
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(len(json.loads(first.ctl("status", "--json").stdout)["nodes"]), 2)
+        second.end(signal.SIGKILL)
+        done = first.ctl("doctor", "--json")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"b: data port {other_ports['data']}", json.loads(done.stdout)["findings"][0]["what"])
+        # The same list with another weight: a table that differs.
+        second = self.node("--node-id", "b", "--peers", peers + "*3", name="b", ports=other_ports)
+        findings = json.loads(first.ctl("doctor", "--json").stdout)["findings"]
+        self.assertIn("different node tables", findings[0]["what"])
+        self.assertIn("table_epoch", findings[0]["mend"])
+
+    def test_nobody_there_is_exit_1_with_one_line(self):
+        for command in ("status", "ping", "doctor", "namespaces"):
+            done = run(CTL, "-e", "127.0.0.1:1", "--timeout", "1s", command)
+            self.assertEqual(done.returncode, 1, command)
+        done = run(CTL, "-e", "127.0.0.1:1", "--timeout", "1s", "get", "x")
+        self.assertEqual((done.returncode, done.stderr.count(b"\n")), (1, 1), done.stderr)
+
+    def test_files_go_in_and_come_out(self):
+        node = self.node("--memory", "128MiB")
+        for size in (0, 1, 1 << 20, (20 << 20) + 12345):
+            path, out = self.folder / f"file-{size}", self.folder / "out"
+            path.write_bytes(os.urandom(size))
+            put = json.loads(node.ctl("put", str(path), "--json").stdout)
+            self.assertEqual(put["bytes"], size)
+            got = node.ctl("get", path.name, "--out", str(out), "--json")
+            self.assertEqual(got.returncode, 0, got.stderr)
+            self.assertEqual(json.loads(got.stdout)["verified_bytes"], size)
+            self.assertEqual(json.loads(got.stdout)["hash"], put["hash"])
+            self.assertEqual(out.read_bytes(), path.read_bytes())
+        self.assertEqual(node.ctl("get", path.name).stdout, path.read_bytes())
+        self.assertIn(b"was there already", node.ctl("put", str(path)).stdout)
+        match = node.ctl("match", put["hash"], "--json")
+        self.assertEqual(json.loads(match.stdout)["usable_length"], 1)
+
+    def test_a_miss_says_why_and_is_exit_1(self):
+        node = self.node()
+        done = node.ctl("get", "nothing", "--out", str(self.folder / "out"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"never-stored", done.stderr)
+        self.assertFalse((self.folder / "out").exists())
+        done = node.ctl("match", "ab" * 32)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"never-stored", done.stdout)
+
+    def test_other_bytes_under_a_name_are_refused(self):
+        node = self.node()
+        node.ctl("put", "-", "--name", "n", stdin=b"one")
+        done = node.ctl("put", "-", "--name", "n", stdin=b"two")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"other bytes", done.stderr)
+        self.assertEqual(node.ctl("get", "n").stdout, b"one")
+
+    def test_namespaces_and_clear(self):
+        node = self.node()
+        node.ctl("put", "-", "--name", "n", "--tenant", "t", stdin=b"bytes")
+        spaces = json.loads(node.ctl("namespaces", "--json").stdout)["namespaces"]
+        self.assertEqual([(space["tenant"], space["blocks"]) for space in spaces], [("t", 2)])
+        self.assertIn("kind=opaque", spaces[0]["identity"])
+        self.assertEqual(node.ctl("get", "n").returncode, 1, "another tenant")
+        self.assertEqual(node.ctl("clear", "0123").returncode, 2)
+        self.assertEqual(node.ctl("clear", "0" * 64).returncode, 1)
+        done = node.ctl("clear", spaces[0]["hex"][:12], "--json")
+        self.assertEqual(json.loads(done.stdout)["removed_blocks"], 2)
+        done = node.ctl("get", "n", "--tenant", "t")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"cleared", done.stderr)
+
+    def test_credentials_hold(self):
+        path = self.folder / "credentials.toml"
+        path.write_text("[[credentials]]\nname = 'prefill'\ntoken = '0123456789abcdef'\ntenant = 't'\n")
+        node = self.node("--credentials", str(path))
+        self.assertEqual(node.ctl("ping").returncode, 1)
+        self.assertEqual(node.ctl("ping", "--token", "wrong").returncode, 1)
+        right = {"LARDER_TOKEN": "0123456789abcdef"}
+        self.assertEqual(node.ctl("ping", env=right).returncode, 0)
+        self.assertEqual(node.ctl("put", "-", "--name", "n", "--tenant", "t", stdin=b"x", env=right).returncode, 0)
+        self.assertEqual(node.ctl("put", "-", "--name", "n", "--tenant", "u", stdin=b"x", env=right).returncode, 1)
+
+    def test_sizing_says_what_the_literature_says(self):
+        opt = json.loads(run(CTL, "sizing", "opt-13b", "--tokens", "2048", "--json").stdout)
+        self.assertEqual((opt["bytes_per_token"], opt["bytes"]), (800 * 1024, 2048 * 800 * 1024))
+        self.assertIn(b"800 KiB", run(CTL, "sizing", "opt-13b").stdout)
+        self.assertIn(b"320 KiB", run(CTL, "sizing", "llama-3-70b").stdout)
+        self.assertIn(b"-93.3 %", run(CTL, "sizing", "deepseek-v2", "--compare", "deepseek-67b").stdout)
+        config = self.folder / "config.json"
+        config.write_text('{"hidden_size": 5120, "num_attention_heads": 40, "num_hidden_layers": 40, '
+                          '"torch_dtype": "float16"}')
+        read = json.loads(run(CTL, "sizing", "--config", str(config), "--tokens", "2048", "--json").stdout)
+        self.assertEqual(read["bytes_per_token"], 800 * 1024)
+
+    def test_wrong_usage_is_exit_2_with_one_line(self):
+        for argv in ([], ["nonsense"], ["status", "--nonsense"], ["sizing"], ["sizing", "no-such-model"], ["match"],
+                     ["match", "xyz"], ["get"], ["put"], ["--timeout", "5", "status"], ["-o", "yaml", "status"],
+                     ["clear"], ["sizing", "--config", "/nowhere"], ["put", "/nowhere"]):
+            done = run(CTL, *argv)
+            self.assertEqual(done.returncode, 2, argv)
+            self.assertEqual(done.stderr.count(b"\n"), 1, done.stderr)
+        self.assertEqual(run(CTL, "--help").returncode, 0)
+        self.assertEqual(run(CTL, "get", "--help").returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

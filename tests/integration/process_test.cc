@@ -1,0 +1,221 @@
+// A client of the library against real nodes that stop, die and come back.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "client/client.h"
+#include "tests/integration/node_process.h"
+
+namespace larder {
+namespace {
+
+using test::NodeProcess;
+
+constexpr size_t kBlockBytes = 64 * 1024;
+
+std::unique_ptr<Client> OpenClient(const std::string& address) {
+  ClientOptions options;
+  options.seeds = {address};
+  options.default_deadline_us = 2'000'000;
+  Result<std::unique_ptr<Client>> client = Client::Open(options, 30'000'000);
+  EXPECT_TRUE(client.ok()) << client.status().ToString();
+  return client.ok() ? std::move(client).value() : nullptr;
+}
+
+NamespaceHandle OpenOpaque(Client* client) {
+  Identity identity;
+  EXPECT_TRUE(identity.Set("kind", "opaque").ok());
+  return client->OpenNamespace(identity).value();
+}
+
+ChainHash Key(uint32_t number) {
+  Bytes bytes;
+  Writer(&bytes).U32(number);
+  return NextLink({}, bytes);
+}
+
+Bytes Content(uint32_t number) {
+  Bytes bytes(kBlockBytes);
+  uint64_t state = number * 0x9e3779b97f4a7c15u + 1;
+  for (std::byte& each : bytes) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    each = static_cast<std::byte>(state >> 56);
+  }
+  return bytes;
+}
+
+PutResult PutOne(Client* client, const NamespaceHandle& handle, uint32_t number) {
+  const Bytes content = Content(number);
+  PutItem item;
+  item.hash = Key(number);
+  item.extents = {{content.data(), content.size()}};
+  return client->Put(handle, {&item, 1}).front();
+}
+
+// A hit has the right bytes, always.
+BlockResult GetOne(Client* client, const NamespaceHandle& handle, uint32_t number) {
+  Bytes landed(kBlockBytes);
+  GetItem item;
+  item.hash = Key(number);
+  item.extents = {{landed.data(), landed.size()}};
+  BlockResult result = client->Get(handle, {&item, 1}).front();
+  if (result.outcome == Outcome::kHit) {
+    EXPECT_EQ(landed, Content(number));
+  }
+  return result;
+}
+
+// Until it works again: reconnecting takes its back-off.
+bool Eventually(const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (std::chrono::steady_clock::now() < end) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return false;
+}
+
+TEST(Process, AClientGoesOnWhenItsNodeIsKilledAndComesBack) {
+  NodeProcess node;
+  ASSERT_TRUE(node.serves());
+  auto client = OpenClient(node.data());
+  ASSERT_NE(client, nullptr);
+  const NamespaceHandle handle = OpenOpaque(client.get());
+  ASSERT_EQ(PutOne(client.get(), handle, 1).state, PutState::kStored);
+  ASSERT_EQ(GetOne(client.get(), handle, 1).outcome, Outcome::kHit);
+
+  node.Signal(SIGKILL);
+  ASSERT_EQ(node.Wait(), 128 + SIGKILL);
+  for (uint32_t i = 0; i < 20; i++) {
+    EXPECT_NE(GetOne(client.get(), handle, 1).outcome, Outcome::kHit);
+    EXPECT_FALSE(PutOne(client.get(), handle, 100 + i).there());
+  }
+
+  node.Restart();
+  ASSERT_TRUE(node.serves());
+  EXPECT_TRUE(Eventually([&] { return PutOne(client.get(), handle, 2).there(); }));
+  EXPECT_EQ(GetOne(client.get(), handle, 2).outcome, Outcome::kHit);
+  EXPECT_EQ(GetOne(client.get(), handle, 1).outcome, Outcome::kMiss)
+      << "the new process has nothing of the old";
+}
+
+TEST(Process, AKilledNodeCostsOnlyItsOwnBlocks) {
+  NodeProcess first({"--node-id=a"});
+  ASSERT_TRUE(first.serves());
+  NodeProcess second({"--node-id=b", "--peers=a@" + first.data(), "--table-epoch=2"});
+  ASSERT_TRUE(second.serves());
+  auto client = OpenClient(second.data());
+  ASSERT_NE(client, nullptr);
+  ASSERT_EQ(client->table().nodes.size(), 2u);
+  const NamespaceHandle handle = OpenOpaque(client.get());
+  constexpr uint32_t kBlocks = 64;
+  for (uint32_t i = 0; i < kBlocks; i++) ASSERT_TRUE(PutOne(client.get(), handle, i).there());
+  const Placement placement(client->table());
+
+  first.Signal(SIGKILL);
+  ASSERT_EQ(first.Wait(), 128 + SIGKILL);
+  for (uint32_t i = 0; i < kBlocks; i++) {
+    const bool lost = client->table().nodes[placement.Order(Key(i))[0]].id == "a";
+    EXPECT_EQ(GetOne(client.get(), handle, i).outcome == Outcome::kHit, !lost) << i;
+  }
+}
+
+TEST(Process, GetsAndPutsNeverLieWhileANodeDiesUnderThem) {
+  NodeProcess node({"--memory=16MiB"});
+  ASSERT_TRUE(node.serves());
+  auto client = OpenClient(node.data());
+  ASSERT_NE(client, nullptr);
+  const NamespaceHandle handle = OpenOpaque(client.get());
+  std::atomic<bool> stop{false};
+  std::atomic<uint64_t> hits{0}, calls{0};
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < 4; t++) {
+    threads.emplace_back([&, t] {
+      for (uint32_t i = 0; !stop; i++) {
+        const uint32_t number = (i * 7 + t * 13) % 400;
+        PutOne(client.get(), handle, number);
+        hits += GetOne(client.get(), handle, (number + 3) % 400).outcome == Outcome::kHit;
+        calls++;
+      }
+    });
+  }
+  for (int round = 0; round < 3; round++) {
+    const uint64_t before = hits;
+    EXPECT_TRUE(Eventually([&] { return hits > before + 50; }));
+    node.Signal(SIGKILL);
+    ASSERT_EQ(node.Wait(), 128 + SIGKILL);
+    node.Restart();
+    EXPECT_TRUE(node.serves());
+  }
+  const uint64_t before = hits;
+  EXPECT_TRUE(Eventually([&] { return hits > before + 50; }));
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(client->stats().corrupt, 0u);
+}
+
+class OpenWait {
+ public:
+  OpenWait(Client* client, const NamespaceHandle& handle, uint64_t deadline_us)
+      : queue_(client->MakeQueue()) {
+    WaitRequest request;
+    const ChainHash key = Key(9999);
+    request.chain = {&key, 1};
+    EXPECT_TRUE(client->SubmitWait(queue_.get(), 1, handle, request, {deadline_us}).ok());
+    EXPECT_TRUE(
+        Eventually([&] { return node.Http("/metrics").find("larder_waits_open 1\n") != std::string::npos; }));
+  }
+
+ private:
+  std::unique_ptr<CompletionQueue> queue_;
+};
+
+TEST(Process, ANodeThatStopsIsNotReadyAndWaitsForWhatIsInFlight) {
+  NodeProcess node({"--drain-budget=50s"});
+  ASSERT_TRUE(node.serves());
+  auto client = OpenClient(node.data());
+  ASSERT_NE(client, nullptr);
+  const NamespaceHandle handle = OpenOpaque(client.get());
+  ASSERT_TRUE(PutOne(client.get(), handle, 1).there());
+  ASSERT_EQ(node.HttpStatus("/readyz"), 200);
+  OpenWait wait(node, client.get(), handle, 3'000'000);
+  node.Signal(SIGTERM);
+  EXPECT_TRUE(Eventually([&] { return node.HttpStatus("/readyz") == 503; }));
+  EXPECT_EQ(node.HttpStatus("/livez"), 200);
+  EXPECT_EQ(GetOne(client.get(), handle, 1).outcome, Outcome::kHit) << "reads go on while it drains";
+  EXPECT_FALSE(PutOne(client.get(), handle, 2).there()) << "new puts are turned away";
+  EXPECT_EQ(node.Wait(), 0);
+}
+
+TEST(Process, TheDrainBudgetEndsIt) {
+  NodeProcess node({"--drain-budget=100ms"});
+  ASSERT_TRUE(node.serves());
+  auto client = OpenClient(node.data());
+  ASSERT_NE(client, nullptr);
+  const NamespaceHandle handle = OpenOpaque(client.get());
+  ASSERT_TRUE(PutOne(client.get(), handle, 1).there());
+  OpenWait wait(node, client.get(), handle, 600'000'000);
+  node.Signal(SIGTERM);
+  EXPECT_EQ(node.Wait(), 0);
+}
+
+TEST(Process, ASecondSignalEndsItAtOnce) {
+  NodeProcess node({"--drain-budget=1h"});
+  ASSERT_TRUE(node.serves());
+  auto client = OpenClient(node.data());
+  ASSERT_NE(client, nullptr);
+  const NamespaceHandle handle = OpenOpaque(client.get());
+  ASSERT_TRUE(PutOne(client.get(), handle, 1).there());
+  OpenWait wait(node, client.get(), handle, 600'000'000);
+  node.Signal(SIGTERM);
+  EXPECT_TRUE(Eventually([&] { return node.HttpStatus("/readyz") == 503; }));
+  node.Signal(SIGTERM);
+  EXPECT_EQ(node.Wait(), 1);
+}
+
+}  // namespace
+}  // namespace larder
