@@ -160,7 +160,8 @@ TEST(Process, GetsAndPutsNeverLieWhileANodeDiesUnderThem) {
 
 class OpenWait {
  public:
-  OpenWait(Client* client, const NamespaceHandle& handle, uint64_t deadline_us)
+  // Returns once the node has it.
+  OpenWait(const NodeProcess& node, Client* client, const NamespaceHandle& handle, uint64_t deadline_us)
       : queue_(client->MakeQueue()) {
     WaitRequest request;
     const ChainHash key = Key(9999);
