@@ -7,7 +7,8 @@ namespace larder::transport::ucx {
 
 namespace {
 constexpr uint64_t kCloseWaitUs = 200'000;
-}
+constexpr uint64_t kHelloWaitUs = 10'000'000;
+}  // namespace
 
 UcxConnection::UcxConnection(std::shared_ptr<Shared> shared, std::shared_ptr<Worker> worker, std::string peer,
                              bool batch)
@@ -102,6 +103,7 @@ void UcxConnection::SetBatch(bool batch) {
 
 void UcxConnection::StartConnect(std::shared_ptr<Handler> handler, uint64_t timeout_us) {
   handler_ = std::move(handler);
+  is_connector_ = true;
   shared_->connections.fetch_add(1, std::memory_order_relaxed);
   connect_deadline_us_ = NowUs() + timeout_us;
   UpdateTimer();
@@ -129,9 +131,9 @@ void UcxConnection::StartAccepted(std::shared_ptr<Handler> handler, ucp_conn_req
   params.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST;
   params.conn_request = request;
   if (!CreateEndpoint(&params)) return;
-  PostWelcome();
-  welcome_arrived_ = true;
-  worker_->Ready(this);
+  connect_deadline_us_ = NowUs() + kHelloWaitUs;
+  UpdateTimer();
+  PostHello(kWelcome);
 }
 
 bool UcxConnection::CreateEndpoint(ucp_ep_params_t* params) {
@@ -177,7 +179,11 @@ void UcxConnection::Turn() {
     shared_->protocol_errors.fetch_add(1, std::memory_order_relaxed);
     Fail(protocol_failure_, peer_ + " sent " + protocol_error_);
   }
-  if (welcome_arrived_ && !opened_ && !closing()) {
+  if (is_connector_ && hello_arrived_ && !hello_sent_ && !closing()) {
+    hello_sent_ = true;
+    PostHello(kHello);
+  }
+  if (ready_ && !opened_ && !closing()) {
     opened_ = true;
     state_ = State::kOpen;
     connect_deadline_us_ = kNever;

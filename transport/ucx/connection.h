@@ -47,11 +47,11 @@ struct Outgoing {
 // One active message under way. UCX reads header and data until it completes.
 struct SendOp {
   UcxConnection* connection = nullptr;  // null: it is an orphan
-  std::shared_ptr<Outgoing> outgoing;   // null: the welcome
+  std::shared_ptr<Outgoing> outgoing;   // null: a welcome or hello
   union {
     FrameHeader frame;
     FragmentHeader fragment;
-    WelcomeHeader welcome;
+    HelloHeader hello;
   };
   std::vector<std::byte> owned;  // the data, unless it is the caller's
   uint64_t bytes = 0;            // of payload
@@ -93,8 +93,8 @@ class UcxConnection final : public Connection, public std::enable_shared_from_th
                                      size_t bytes, const ucp_am_recv_param_t* param);
   static ucs_status_t OnFragmentArrived(void* worker, const void* header, size_t header_bytes, void* data,
                                         size_t bytes, const ucp_am_recv_param_t* param);
-  static ucs_status_t OnWelcomeArrived(void* worker, const void* header, size_t header_bytes, void* data,
-                                       size_t bytes, const ucp_am_recv_param_t* param);
+  static ucs_status_t OnHelloArrived(void* worker, const void* header, size_t header_bytes, void* data,
+                                     size_t bytes, const ucp_am_recv_param_t* param);
 
  private:
   enum class State : uint8_t { kConnecting, kOpen, kClosing, kClosed };
@@ -160,7 +160,7 @@ class UcxConnection final : public Connection, public std::enable_shared_from_th
   SendOp* NewOp(std::shared_ptr<Outgoing> outgoing);
   void PostOp(SendOp* op, unsigned id, const void* header, size_t header_bytes, const void* data,
               size_t bytes, bool rendezvous);
-  void PostWelcome();
+  void PostHello(unsigned id);
   static void OnSendDone(void* request, ucs_status_t status, void* op);
   static void CompleteOp(SendOp* op, ucs_status_t status);
   void OnOpCompleted(const SendOp& op, ucs_status_t status);
@@ -205,7 +205,10 @@ class UcxConnection final : public Connection, public std::enable_shared_from_th
   bool endpoint_closed_ = true;
   uint64_t close_deadline_us_ = kNever;
   bool opened_ = false;  // OnOpen was called
-  bool welcome_arrived_ = false;
+  bool is_connector_ = false;
+  bool hello_sent_ = false;
+  bool hello_arrived_ = false;            // or the welcome
+  bool ready_ = false;                    // to open, see wire.h
   ucs_status_t endpoint_error_ = UCS_OK;  // noted by UCX's callback
   std::string protocol_error_;            // noted by ours: what the peer sent
   Failure protocol_failure_ = Failure::kProtocol;

@@ -15,16 +15,18 @@ constexpr int kMessagesPerTurn = 64;
 
 // --- UCX's callbacks: look, note, no handler calls --------------------------------------------------------
 
-ucs_status_t UcxConnection::OnWelcomeArrived(void* worker, const void* header, size_t header_bytes, void*,
-                                             size_t, const ucp_am_recv_param_t* param) {
+// The welcome at the connector, the hello at the acceptor.
+ucs_status_t UcxConnection::OnHelloArrived(void* worker, const void* header, size_t header_bytes, void*,
+                                           size_t, const ucp_am_recv_param_t* param) {
   UcxConnection* connection = static_cast<Worker*>(worker)->Find(param);
   if (connection == nullptr || connection->closing()) return UCS_OK;
-  WelcomeHeader welcome;
-  if (header_bytes == sizeof welcome) memcpy(&welcome, header, sizeof welcome);
-  if (header_bytes != sizeof welcome || welcome.magic != kMagic || connection->welcome_arrived_) {
-    connection->protocol_error_ = "a bad welcome";
+  HelloHeader hello;
+  if (header_bytes == sizeof hello) memcpy(&hello, header, sizeof hello);
+  if (header_bytes != sizeof hello || hello.magic != kMagic || connection->hello_arrived_) {
+    connection->protocol_error_ = "a bad hello";
   } else {
-    connection->welcome_arrived_ = true;
+    connection->hello_arrived_ = true;
+    if (!connection->is_connector_) connection->ready_ = true;
   }
   connection->worker_->Ready(connection);
   return UCS_OK;

@@ -110,10 +110,10 @@ void UcxConnection::PostFragment() {
          data.bytes >= kRendezvousBytes && !shared_->eager_only);
 }
 
-void UcxConnection::PostWelcome() {
+void UcxConnection::PostHello(unsigned id) {
   SendOp* const op = NewOp(nullptr);
-  op->welcome = WelcomeHeader{};
-  PostOp(op, kWelcome, &op->welcome, sizeof op->welcome, nullptr, 0, false);
+  op->hello = HelloHeader{};
+  PostOp(op, id, &op->hello, sizeof op->hello, nullptr, 0, false);
 }
 
 SendOp* UcxConnection::NewOp(std::shared_ptr<Outgoing> outgoing) {
@@ -156,7 +156,10 @@ void UcxConnection::OnOpCompleted(const SendOp& op, ucs_status_t status) {
   }
   last_sent_us_ = NowUs();
   shared_->sent_bytes.fetch_add(op.bytes, std::memory_order_relaxed);
-  if (!op.outgoing) return;
+  if (!op.outgoing) {
+    if (is_connector_) ready_ = true;
+    return;
+  }
   Outgoing& outgoing = *op.outgoing;
   outgoing.sends--;
   if (outgoing.completed()) {

@@ -11,8 +11,8 @@
 
 namespace larder::transport::ucx {
 
-inline constexpr unsigned kFrame = 1, kFragment = 2, kWelcome = 3;  // active message ids
-inline constexpr uint32_t kMagic = 0x3158554c;                      // "LUX1"
+inline constexpr unsigned kFrame = 1, kFragment = 2, kWelcome = 3, kHello = 4;  // active message ids
+inline constexpr uint32_t kMagic = 0x3158554c;                                  // "LUX1"
 
 struct FrameHeader {
   uint32_t magic = kMagic;
@@ -30,7 +30,7 @@ struct FragmentHeader {
 };
 static_assert(sizeof(FragmentHeader) == 16);
 
-struct WelcomeHeader {
+struct HelloHeader {
   uint32_t magic = kMagic;
   uint32_t zero = 0;
 };

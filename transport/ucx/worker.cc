@@ -98,7 +98,8 @@ Error Worker::Open() {
   if (status != UCS_OK) return {Failure::kUnsupported, "UCX worker without events: " + StatusText(status)};
   RegisterHandler(worker_, kFrame, &UcxConnection::OnFrameArrived, this);
   RegisterHandler(worker_, kFragment, &UcxConnection::OnFragmentArrived, this);
-  RegisterHandler(worker_, kWelcome, &UcxConnection::OnWelcomeArrived, this);
+  RegisterHandler(worker_, kWelcome, &UcxConnection::OnHelloArrived, this);
+  RegisterHandler(worker_, kHello, &UcxConnection::OnHelloArrived, this);
   return {};
 }
 

@@ -1,5 +1,6 @@
 // UCX through the battery: over its shared memory, and over its TCP (which is for tests only).
 #include <string>
+#include <vector>
 
 #include "tests/unit/transport/battery.h"
 #include "transport/ucx/ucx_transport.h"
@@ -22,6 +23,8 @@ class UcxFixture : public Fixture {
   }
   std::string ListenAddress() override { return "127.0.0.1:0"; }
   std::string NobodyAddress() override { return "127.0.0.1:9"; }
+  std::string backend() const override { return "ucx"; }
+  std::vector<std::string> peer_arguments() const override { return {"--tls", tls_, "--device", "lo"}; }
 
  private:
   const std::string tls_;
@@ -33,7 +36,9 @@ std::unique_ptr<Fixture> MakeUcxShmFixture() {
 std::unique_ptr<Fixture> MakeUcxTcpFixture() { return std::make_unique<UcxFixture>("tcp,self"); }
 
 INSTANTIATE_TEST_SUITE_P(UcxShm, TransportBattery, testing::Values(&MakeUcxShmFixture));
+INSTANTIATE_TEST_SUITE_P(UcxShm, TransportPeerBattery, testing::Values(&MakeUcxShmFixture));
 INSTANTIATE_TEST_SUITE_P(UcxTcp, TransportBattery, testing::Values(&MakeUcxTcpFixture));
+INSTANTIATE_TEST_SUITE_P(UcxTcp, TransportPeerBattery, testing::Values(&MakeUcxTcpFixture));
 
 }  // namespace
 }  // namespace larder::transport
