@@ -19,7 +19,7 @@ namespace {
 
 namespace api = larder::control::v1;
 
-constexpr int kThreadsMax = 4;
+constexpr int kThreadsMax = 32;  // calls at a time; each is short
 constexpr size_t kQuotaBytes = 64 << 20;
 constexpr int kRequestBytesMax = 64 * 1024;
 

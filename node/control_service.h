@@ -13,7 +13,7 @@ namespace larder::node {
 class ControlService {
  public:
   // Listens at once; answers UNAVAILABLE until it has a node, and health says NOT_SERVING until told.
-  // At most four calls run at a time on as many threads; the rest wait inside gRPC, bounded by its quota.
+  // Calls run on up to 32 threads; more than that at a time are answered RESOURCE_EXHAUSTED.
   static Result<std::unique_ptr<ControlService>> Start(const std::string& listen);
   ~ControlService();  // cancels what still runs
 

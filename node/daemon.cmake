@@ -6,6 +6,12 @@ find_package(nlohmann_json REQUIRED)
 find_package(prometheus-cpp REQUIRED)
 pkg_check_modules(TOMLPLUSPLUS REQUIRED IMPORTED_TARGET tomlplusplus)
 
+# Apart, so that its fuzzer links nothing else.
+add_library(larder_http_request STATIC ${CMAKE_CURRENT_LIST_DIR}/http_request.cc)
+add_library(larder::http_request ALIAS larder_http_request)
+target_include_directories(larder_http_request PUBLIC ${PROJECT_SOURCE_DIR})
+target_link_libraries(larder_http_request PRIVATE larder_warnings larder_no_exceptions)
+
 add_library(larder_daemon STATIC
   ${CMAKE_CURRENT_LIST_DIR}/config.cc
   ${CMAKE_CURRENT_LIST_DIR}/config_check.cc
@@ -15,7 +21,6 @@ add_library(larder_daemon STATIC
   ${CMAKE_CURRENT_LIST_DIR}/control_service.cc
   ${CMAKE_CURRENT_LIST_DIR}/daemon_options.cc
   ${CMAKE_CURRENT_LIST_DIR}/endpoints.cc
-  ${CMAKE_CURRENT_LIST_DIR}/http_request.cc
   ${CMAKE_CURRENT_LIST_DIR}/http_server.cc
   ${CMAKE_CURRENT_LIST_DIR}/machine.cc
   ${CMAKE_CURRENT_LIST_DIR}/metrics.cc
@@ -24,7 +29,7 @@ add_library(larder::daemon ALIAS larder_daemon)
 target_include_directories(larder_daemon PUBLIC ${PROJECT_SOURCE_DIR})
 target_compile_definitions(larder_daemon PUBLIC LARDER_VERSION="${PROJECT_VERSION}")
 target_link_libraries(larder_daemon
-  PUBLIC larder_node larder_proto prometheus-cpp::core Threads::Threads
+  PUBLIC larder_node larder_http_request larder_proto prometheus-cpp::core Threads::Threads
   PRIVATE larder_warnings larder_control_proto CLI11::CLI11 PkgConfig::TOMLPLUSPLUS nlohmann_json::nlohmann_json)
 
 add_executable(larder-node

@@ -2,6 +2,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <thread>
 
 #include "client/cli/cluster.h"
 #include "proto/control.grpc.pb.h"
@@ -11,6 +12,9 @@ namespace larder::cli {
 namespace {
 
 namespace api = larder::control::v1;
+
+constexpr int kAnswerBytesMax = 256 << 20;  // thousands of namespaces with their identities
+constexpr auto kBusyPause = std::chrono::milliseconds(50);
 
 Status FromGrpc(const std::string& address, const grpc::Status& status) {
   if (status.ok()) return Status::Ok();
@@ -38,11 +42,19 @@ template <typename Service, typename Request, typename Response>
 Status Ask(const std::string& address, uint64_t timeout_us,
            grpc::Status (Service::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
            const Request& request, Response* out) {
-  const auto channel = grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kAnswerBytesMax);
+  const auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
   const auto stub = Service::NewStub(channel);
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::microseconds(timeout_us));
-  return FromGrpc(address, (stub.get()->*method)(&context, request, out));
+  const auto deadline = std::chrono::system_clock::now() + std::chrono::microseconds(timeout_us);
+  for (;;) {
+    grpc::ClientContext context;
+    context.set_deadline(deadline);
+    const grpc::Status status = (stub.get()->*method)(&context, request, out);
+    const bool busy = status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED;  // too many ask at once
+    if (!busy || std::chrono::system_clock::now() + kBusyPause >= deadline) return FromGrpc(address, status);
+    std::this_thread::sleep_for(kBusyPause);
+  }
 }
 
 }  // namespace
