@@ -126,6 +126,7 @@ bool Arena::MakeSlab(uint32_t class_number) {
   s.class_position = static_cast<uint32_t>(c.slabs.size());
   c.slabs.push_back(number);
   ++c.empty_slabs;
+  ++empty_slabs_;
   LinkFree(number);
   slab_bytes_ += bytes;
   slots_ += slots;
@@ -137,7 +138,7 @@ bool Arena::Take(uint32_t class_number, SlotPlace* place) {
   Class& c = classes_[class_number];
   const uint32_t number = c.free_slabs_head;
   Slab& s = slabs_[number];
-  if (s.used == 0) --c.empty_slabs;
+  if (s.used == 0) --c.empty_slabs, --empty_slabs_;
   *place = {number, s.free_head};
   const uint32_t next = s.owners[s.free_head];
   s.owners[s.free_head] = kTicketOwner;
@@ -167,7 +168,7 @@ void Arena::Free(SlotPlace place) {
   if (s.free_head == kNone) LinkFree(place.slab);
   s.free_head = place.slot;
   --s.used;
-  if (s.used == 0) ++c.empty_slabs;
+  if (s.used == 0) ++c.empty_slabs, ++empty_slabs_;
   --c.used_slots;
   used_slot_bytes_ -= c.shape.slot_bytes;
 }
@@ -179,6 +180,7 @@ void Arena::Retire(uint32_t slab) {
   Class& c = classes_[class_number];
   UnlinkFree(slab);
   --c.empty_slabs;
+  --empty_slabs_;
   c.slabs[s.class_position] = c.slabs.back();
   slabs_[c.slabs.back()].class_position = s.class_position;
   c.slabs.pop_back();
@@ -217,7 +219,7 @@ uint64_t Arena::metadata_bytes() const {
 }
 
 std::string Arena::CheckInvariants() const {
-  uint64_t slab_bytes = retiring_bytes_, used_bytes = 0, slots = 0;
+  uint64_t slab_bytes = retiring_bytes_, used_bytes = 0, slots = 0, all_empty = 0;
   for (const Class& c : classes_) {
     if (!c.live && !c.slabs.empty()) return "a dead class has slabs";
     uint64_t used = 0, empty = 0, with_free = 0, listed = 0;
@@ -242,9 +244,11 @@ std::string Arena::CheckInvariants() const {
       return "a class's counts and its slabs disagree";
     }
     used_bytes += used * c.shape.slot_bytes;
+    all_empty += empty;
   }
   if (slab_bytes != slab_bytes_ || slab_bytes_ > memory_bytes_)
     return "slab bytes disagree or pass the memory";
+  if (all_empty != empty_slabs_) return "empty slabs and their count disagree";
   if (used_bytes != used_slot_bytes_ || slots != slots_) return "used slot bytes disagree";
   return {};
 }

@@ -92,6 +92,7 @@ class Arena {
 
   uint64_t memory_bytes() const { return memory_bytes_; }
   uint64_t slab_bytes() const { return slab_bytes_; }
+  uint64_t empty_slabs() const { return empty_slabs_; }  // of all classes
   uint64_t retiring_bytes() const { return retiring_bytes_; }
   uint64_t used_slot_bytes() const { return used_slot_bytes_; }
   uint64_t metadata_bytes() const;
@@ -121,6 +122,7 @@ class Arena {
   uint64_t retiring_bytes_ = 0;
   uint64_t used_slot_bytes_ = 0;
   uint64_t slots_ = 0;
+  uint64_t empty_slabs_ = 0;
 };
 
 }  // namespace larder::node

@@ -76,6 +76,7 @@ class Index {
 
   Entry& operator[](uint32_t entry) { return entries_[entry]; }
   const Entry& operator[](uint32_t entry) const { return entries_[entry]; }
+  void PrefetchPlace(uint32_t entry) const { __builtin_prefetch(&places_[entry]); }
   EntryPlace& place(uint32_t entry) { return places_[entry]; }
   const EntryPlace& place(uint32_t entry) const { return places_[entry]; }
   // The first of all visible pieces of a space, linked by space_next; kNone when there are none.

@@ -87,6 +87,7 @@ using Action = std::variant<Grant, Revoke, Reply, Verify>;
 class Outbox {
  public:
   virtual ~Outbox() = default;
+  // Takes the action; does not call the owner back.
   virtual void Deliver(SessionId session, Action&& action) = 0;
 };
 
@@ -97,8 +98,9 @@ class SlabSource {
   virtual ~SlabSource() = default;
   // Zeroed memory, 4 KiB aligned; nullptr when there is none. Fast: pages are touched in the background.
   virtual std::byte* Make(uint64_t bytes) = 0;
-  // The owner has let go of the slab. `gone(base)` is reported through Owner::SlabGone once no peer maps it;
-  // its bytes count against the arena until then.
+  // The owner has let go of the slab. Owner::SlabGone is called once no peer maps it, at the earliest from
+  // inside Retire; its bytes count against the arena until then. An owner that ends retires what it has and
+  // hears no more.
   virtual void Retire(std::byte* base, uint64_t bytes) = 0;
 };
 

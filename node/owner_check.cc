@@ -77,19 +77,21 @@ std::string Owner::State::CheckPins() const {
 }
 
 std::string Owner::State::CheckTickets() const {
-  uint64_t open = 0, held = 0, writers = 0;
+  uint64_t open = 0, held = 0, writers = 0, kept = 0;
   for (const auto& [id, ticket] : tickets) {
     const auto session = sessions.find(ticket.session);
     if (session == sessions.end() || session->second.tickets.count(id) == 0) return "a ticket has no session";
     if (arena.slab(ticket.place.slab).owners[ticket.place.slot] != Arena::kTicketOwner) {
       return "a ticket's slot is not its own";
     }
+    kept += ticket.kept_bytes;
     if (ticket.revoked) continue;
     ++open;
     if (writing.count(ticket.name) == 0) return "a ticket's block is not known as being written";
   }
   for (const auto& [name, count] : writing) writers += count;
   for (const auto& [id, session] : sessions) held += session.tickets.size();
+  if (kept != ticket_bytes) return "bytes that tickets keep and their count disagree";
   if (open != stall_order.size() || open != writers || held != tickets.size()) {
     return "tickets and their counts disagree";
   }

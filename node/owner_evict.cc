@@ -2,14 +2,14 @@
 // the time of the coldest entry.
 //
 //   1 a free slot of the class, or a new slab within the budget
-//   2 an empty slab of another class
+//   2 what a clear left to be freed, or an empty slab of another class
 //   3 when another class's coldest entry is colder than our own: its coldest slab, if at least half of its
 //   pieces
 //     are colder than ours (a slab that would take hot pieces with it stays)
 //   4 our own coldest piece
-//   5 we have none that may leave: some slab of the coldest class that has an unpinned one
+//   5 we have none that may leave: some slab of another class that may be emptied, coldest classes first
 // A slab that leaves is retired and its bytes come back with SlabGone; meanwhile no further slab is emptied
-// for the same need.
+// for the same need. Each step looks at a bounded number of things, and a request has a budget of evictions.
 #include <algorithm>
 
 #include "node/owner_state.h"
@@ -17,13 +17,17 @@
 namespace larder::node {
 
 namespace {
-constexpr uint32_t kSlabLooks = 8;     // slabs compared before one is emptied
-constexpr uint32_t kSlotSamples = 32;  // slots looked at in each
+constexpr uint32_t kSlabLooks = 8;      // slabs compared before one is emptied
+constexpr uint32_t kSlotSamples = 32;   // slots looked at in each
+constexpr uint32_t kClassesTried = 16;  // when any slab will do
+// Evictions until the next search for a colder slab, after one that found none.
+constexpr uint32_t kSearchPauseMax = 64;
 }  // namespace
 
 PutState Owner::State::TakeSlot(const SlotShape& shape, SlotPlace* place) {
   if (!arena.CanEverHold(shape)) return PutState::kFull;
-  const uint32_t class_number = arena.ClassOf(shape);
+  uint32_t class_number = arena.ClassOf(shape);
+  if (class_number == Arena::kNone && MakeClassRoom()) class_number = arena.ClassOf(shape);
   if (class_number == Arena::kNone) return PutState::kBusy;
   while (policies.size() <= class_number) policies.push_back(MakeLeafFirstLru(links));
   bool taken = arena.Take(class_number, place);
@@ -35,15 +39,40 @@ PutState Owner::State::TakeSlot(const SlotShape& shape, SlotPlace* place) {
 
 // One step towards room for the class; false when nothing more can leave.
 bool Owner::State::MakeRoom(uint32_t class_number) {
+  if (!sweeping.empty() && sweep_budget > 0) {
+    --sweep_budget;
+    Sweep(kSweepPerStep);
+    return true;
+  }
   const uint64_t own_us = policies[class_number]->ColdestUs();
   const uint64_t needed = arena.SmallestSlabBytes(arena.classes()[class_number].shape);
   const bool coming = arena.SpareBytes() + arena.retiring_bytes() >= needed && arena.retiring_bytes() > 0;
-  if (!coming) {
-    if (RetireEmptySlab(class_number)) return true;
-    if (TakeColdSlab(class_number, own_us, false)) return true;
+  if (!coming && arena.empty_slabs() > 0 && RetireEmptySlab(class_number)) return true;
+  if (!coming && (own_us == UINT64_MAX || slab_search_pause == 0)) {
+    if (TakeColdSlab(class_number, own_us)) return true;
   }
-  if (EvictFrom(class_number)) return true;
-  return !coming && TakeColdSlab(class_number, UINT64_MAX, true);
+  if (EvictFrom(class_number)) {
+    slab_search_pause -= slab_search_pause > 0 ? 1 : 0;
+    return true;
+  }
+  return !coming && TakeAnySlab(class_number);
+}
+
+// Every class is in use: the coldest of those with one slab gives way.
+bool Owner::State::MakeClassRoom() {
+  uint32_t coldest = kNone;
+  uint64_t coldest_us = 0;
+  const auto& classes = arena.classes();
+  for (uint32_t i = 0; i < classes.size(); ++i) {
+    if (classes[i].slabs.size() != 1 || !MayEmpty(classes[i].slabs[0])) continue;
+    const uint64_t us = classes[i].used_slots == 0 ? 0 : policies[i]->ColdestUs();
+    if (coldest != kNone && us >= coldest_us) continue;
+    coldest = i;
+    coldest_us = us;
+  }
+  if (coldest == kNone) return false;
+  EmptySlab(classes[coldest].slabs[0]);
+  return true;
 }
 
 bool Owner::State::RetireEmptySlab(uint32_t but_class) {
@@ -85,22 +114,47 @@ bool Owner::State::EvictFrom(uint32_t class_number) {
   return false;
 }
 
-// Empties one slab of the class whose coldest entry is the coldest, when it is colder than `colder_than_us`.
-bool Owner::State::TakeColdSlab(uint32_t for_class, uint64_t colder_than_us, bool any) {
+// The coldest slab of the class whose coldest entry is the coldest, if most of it is colder than the given
+// time.
+bool Owner::State::TakeColdSlab(uint32_t for_class, uint64_t colder_than_us) {
   uint32_t coldest_class = kNone;
   uint64_t coldest_us = colder_than_us;
   for (uint32_t i = 0; i < policies.size(); ++i) {
-    if (i == for_class) continue;
-    const uint64_t us = policies[i]->ColdestUs();
-    if (us < coldest_us) {
-      coldest_us = us;
-      coldest_class = i;
-    }
+    const uint64_t us = i == for_class ? UINT64_MAX : policies[i]->ColdestUs();
+    if (us >= coldest_us) continue;
+    coldest_us = us;
+    coldest_class = i;
   }
   if (coldest_class == kNone) return false;
-  const uint32_t slab = ColdestSlabOf(coldest_class, colder_than_us, any);
-  if (slab == kNone) return false;
-  const uint32_t slots = static_cast<uint32_t>(arena.slab(slab).owners.size());
+  const uint32_t slab = ColdestSlabOf(coldest_class, colder_than_us, kSlotSamples / 2);
+  if (slab == kNone) {
+    // The search costs more than an eviction; a class churns a small share of itself before the next one.
+    slab_search_pause =
+        static_cast<uint32_t>(std::min<uint64_t>(policies[for_class]->size() / 16, kSearchPauseMax));
+    return false;
+  }
+  EmptySlab(slab);
+  return true;
+}
+
+bool Owner::State::TakeAnySlab(uint32_t for_class) {
+  std::vector<std::pair<uint64_t, uint32_t>> order;
+  for (uint32_t i = 0; i < policies.size(); ++i) {
+    if (i != for_class && policies[i]->size() > 0) order.emplace_back(policies[i]->ColdestUs(), i);
+  }
+  std::sort(order.begin(), order.end());
+  if (order.size() > kClassesTried) order.resize(kClassesTried);
+  for (const auto& [us, class_number] : order) {
+    const uint32_t slab = ColdestSlabOf(class_number, now_us, 0);
+    if (slab == kNone) continue;
+    EmptySlab(slab);
+    return true;
+  }
+  return false;
+}
+
+void Owner::State::EmptySlab(uint32_t slab) {
+  const auto slots = static_cast<uint32_t>(arena.slab(slab).owners.size());
   for (uint32_t slot = 0; slot < slots; ++slot) {
     const uint32_t owner = arena.slab(slab).owners[slot];
     if (Arena::IsFree(owner)) continue;
@@ -108,21 +162,20 @@ bool Owner::State::TakeColdSlab(uint32_t for_class, uint64_t colder_than_us, boo
     counts.evicted_bytes += index.place(owner).payload_bytes;
     Leave(owner, Presence::kEvicted);
   }
-  eviction_budget -= std::min(eviction_budget, std::max(slots, 1u));
+  eviction_budget -= std::min(eviction_budget, slots);
   arena.Retire(slab);
-  return true;
 }
 
 // Of a few slabs, the one of the coldest entry among them, that with the most pieces colder than the given
-// time.
-uint32_t Owner::State::ColdestSlabOf(uint32_t class_number, uint64_t colder_than_us, bool any) {
+// time; at least so many of kSlotSamples.
+uint32_t Owner::State::ColdestSlabOf(uint32_t class_number, uint64_t colder_than_us, uint32_t share_min) {
   const auto& slabs = arena.classes()[class_number].slabs;
   const uint32_t first = policies[class_number]->Victim([](uint32_t) { return true; }, 1);
   uint32_t best = kNone;
   uint32_t best_share = 0;
   const auto look = [&](uint32_t slab) {
-    const uint32_t share = any ? ColderShare(slab, now_us) + 1 : ColderShare(slab, colder_than_us);
-    if (share <= best_share || (!any && share * 2 < kSlotSamples) || !MayEmpty(slab)) return;
+    const uint32_t share = ColderShare(slab, colder_than_us);
+    if (share < share_min || (best != kNone && share <= best_share) || !MayEmpty(slab)) return;
     best = slab;
     best_share = share;
   };

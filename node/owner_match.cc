@@ -98,6 +98,14 @@ void Owner::State::OnTouch(Asker& asker, const Touch& body) {
     end -= count;
     for (const uint16_t group : body.groups) {
       index.FindBatch(SpaceOf(number), std::span(body.hashes).subspan(end, count), group, first);
+      for (size_t i = 0; i < count; ++i) {
+        if (first[i] == kNone) continue;
+        index.PrefetchPlace(first[i]);
+        PrefetchLinks(*links, first[i]);
+      }
+      for (size_t i = 0; i < count; ++i) {
+        if (first[i] != kNone) PrefetchNeighbours(*links, first[i]);
+      }
       for (size_t i = count; i-- > 0;) {
         const uint32_t depth = has_depths ? body.depths[end + i] : static_cast<uint32_t>(end + i);
         for (uint32_t piece = first[i]; piece != kNone; piece = index[piece].next_piece) {

@@ -44,6 +44,7 @@ void Owner::State::OnReserve(Asker& asker, Reserve&& body) {
                   "a reserve names 1 to " + std::to_string(kBlocksMax) + " blocks; split the batch");
   }
   eviction_budget = kEvictionsPerRequestMax;
+  sweep_budget = kSweepsPerRequestMax;
   ReserveReply reply;
   reply.blocks.reserve(body.blocks.size());
   for (Reserve::Block& block : body.blocks) {
@@ -70,6 +71,9 @@ PutState Owner::State::ReserveBlock(const Asker& asker, uint32_t number, Reserve
       asker.session->tickets.size() >= options.tickets_per_session_max) {
     return PutState::kBusy;
   }
+  const uint64_t kept_bytes = block.parts.size() * sizeof(PartRun) + block.codec_data.size() +
+                              block.constituents.size() * sizeof(ChainHash);
+  if (ticket_bytes + kept_bytes > kTicketBytesMax) return PutState::kBusy;
   uint32_t pieces = 0;
   for (uint32_t i = first; i != kNone; i = index[i].next_piece) ++pieces;
   if (pieces >= kPiecesPerKeyMax) return PutState::kBusy;
@@ -90,6 +94,8 @@ PutState Owner::State::ReserveBlock(const Asker& asker, uint32_t number, Reserve
   ticket.codec_data = std::move(block.codec_data);
   ticket.constituents = std::move(block.constituents);
   ticket.depth = block.depth;
+  ticket.kept_bytes = kept_bytes;
+  ticket_bytes += kept_bytes;
   ticket.progress_us = now_us;
   const uint64_t id = ++last_id;
   ticket.stall_position = stall_order.insert(stall_order.end(), id);
@@ -242,6 +248,7 @@ void Owner::State::DropTicket(uint64_t id, bool free_slot) {
     if (--writers->second == 0) writing.erase(writers);
   }
   if (free_slot) arena.Free(ticket.place);
+  ticket_bytes -= ticket.kept_bytes;
   sessions.at(ticket.session).tickets.erase(id);
   tickets.erase(found);
 }

@@ -30,7 +30,10 @@ inline constexpr uint32_t kVictimRounds = 16;     // pinned entries at the cold 
 inline constexpr uint32_t kSweepPerStep = 512;    // cleared pieces that are freed in one go
 inline constexpr uint32_t kTimerStepsMax = 1024;  // of each kind in one OnTimer
 inline constexpr uint32_t kEvictionsPerRequestMax = 8192;
-inline constexpr uint32_t kExtentsMax = 65536;       // of one reply
+inline constexpr uint32_t kSweepsPerRequestMax = 4;
+inline constexpr uint32_t kExtentsMax = 65536;  // of one reply
+inline constexpr uint64_t kTicketBytesMax = 64
+                                            << 20;   // what open tickets keep besides their slots, of a node
 inline constexpr uint64_t kReplyHeaderSlack = 4096;  // envelope, lengths, counts
 
 struct Tenant {
@@ -89,6 +92,7 @@ struct Ticket {
   Bytes codec_data;
   std::vector<ChainHash> constituents;
   uint32_t depth = 0;
+  uint64_t kept_bytes = 0;  // of parts, codec data and constituents
   bool revoked = false;
   uint64_t progress_us = 0;
   std::list<uint64_t>::iterator stall_position;  // valid unless revoked
@@ -159,8 +163,11 @@ struct Owner::State {
   bool MakeRoom(uint32_t class_number);
   bool RetireEmptySlab(uint32_t but_class);
   bool EvictFrom(uint32_t class_number);
-  bool TakeColdSlab(uint32_t for_class, uint64_t colder_than_us, bool any);
-  uint32_t ColdestSlabOf(uint32_t class_number, uint64_t colder_than_us, bool any);
+  bool MakeClassRoom();
+  bool TakeColdSlab(uint32_t for_class, uint64_t colder_than_us);
+  bool TakeAnySlab(uint32_t for_class);
+  void EmptySlab(uint32_t slab);
+  uint32_t ColdestSlabOf(uint32_t class_number, uint64_t colder_than_us, uint32_t share_min);
   bool MayEmpty(uint32_t slab) const;
   uint32_t ColderShare(uint32_t slab, uint64_t colder_than_us) const;
 
@@ -228,7 +235,9 @@ struct Owner::State {
   std::shared_ptr<LruLinks> links;
   std::vector<std::unique_ptr<EvictionPolicy>> policies;  // by class number
   uint32_t eviction_budget = 0;                           // left to the request at hand
-  uint32_t slab_cursor = 0;                               // where the search for a cold slab goes on
+  uint32_t sweep_budget = 0;
+  uint32_t slab_cursor = 0;        // where the search for a cold slab goes on
+  uint32_t slab_search_pause = 0;  // evictions until another class's slab is looked for again
 
   std::vector<NamespaceRecord> name_spaces;
   std::map<Namespace, uint32_t> number_of;
@@ -242,6 +251,7 @@ struct Owner::State {
   uint64_t last_id = 0;  // of tickets, pin handles and tokens
   std::unordered_map<uint64_t, Ticket> tickets;
   std::unordered_map<BlockName, uint32_t, BlockNameHash> writing;  // open tickets a block
+  uint64_t ticket_bytes = 0;                                       // kept by open tickets
   std::list<uint64_t> stall_order;  // open tickets, longest without progress first
   std::set<std::tuple<uint64_t, SessionId, uint64_t>> pin_ends;  // end, session, handle
   std::unordered_map<uint64_t, PendingReport> reports;

@@ -38,6 +38,16 @@ uint64_t LruLinksBytes(const LruLinks& links) {
   return uint64_t{links.used} * sizeof(LruLinks::Node);
 }
 
+void PrefetchLinks(const LruLinks& links, uint32_t entry) {
+  __builtin_prefetch(&links.nodes[entry]);
+}
+
+void PrefetchNeighbours(const LruLinks& links, uint32_t entry) {
+  const LruLinks::Node& node = links.nodes[entry];
+  if (node.colder != kNone) __builtin_prefetch(&links.nodes[node.colder]);
+  if (node.hotter != kNone) __builtin_prefetch(&links.nodes[node.hotter]);
+}
+
 namespace {
 
 class LeafFirstLru final : public EvictionPolicy {

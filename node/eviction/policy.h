@@ -46,6 +46,9 @@ std::unique_ptr<EvictionPolicy> MakeLeafFirstLru();
 class LruLinks;
 std::shared_ptr<LruLinks> MakeLruLinks();
 uint64_t LruLinksBytes(const LruLinks& links);
+// Hints before a batch of touches: an entry's links, and once those came, its neighbours'.
+void PrefetchLinks(const LruLinks& links, uint32_t entry);
+void PrefetchNeighbours(const LruLinks& links, uint32_t entry);
 std::unique_ptr<EvictionPolicy> MakeLeafFirstLru(std::shared_ptr<LruLinks> links);
 
 }  // namespace larder::node

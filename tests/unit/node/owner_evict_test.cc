@@ -134,6 +134,49 @@ TEST_F(EvictTest, WithoutMemoryFromTheSystemWhatIsThereIsReused) {
   EXPECT_EQ(node.slabs.live.size(), 2u);
 }
 
+// A tenant that uses every class of slots there may be must not lock out the others.
+TEST(Evict, WhenAllClassesAreInUseTheColdestGivesWay) {
+  OwnerOptions options;
+  options.memory_bytes = 64 * kMiB;
+  options.slab_bytes_target = 4096;
+  TestOwner node(options);
+  const SessionId a = node.Connect();
+  const uint32_t hostile = node.OpenIdentity(a, OpaqueIdentity(), "hostile");
+  // 16 head sizes x 64 payload sizes: one slab each.
+  uint64_t key = 0;
+  for (uint32_t codec = 0; codec < 16; ++codec) {
+    for (uint32_t size = 1; size <= 64; ++size, ++key) {
+      ++node.now_us;
+      Reserve reserve;
+      reserve.number = hostile;
+      reserve.blocks.push_back(node.BlockOf({key, size * 64 - 1, {}}));
+      reserve.blocks[0].codec_data = Bytes(codec * 64);
+      const auto reply = node.Ask<ReserveReply>(a, Verb::kReserve, reserve);
+      ASSERT_EQ(reply.value().blocks.at(0).state, PutState::kTicket) << key;
+      ASSERT_EQ(node.CommitOne(a, reply.value().blocks[0].ticket, {key, size * 64 - 1, {}}),
+                PutState::kStored);
+    }
+  }
+  const uint32_t other = node.OpenIdentity(a, OpaqueIdentity(), "other");
+  EXPECT_EQ(node.Put(a, other, {1, 4096, {}}), PutState::kStored);
+  EXPECT_EQ(node.MatchOne(a, hostile, {0, 63, {}}), Presence::kEvicted);
+  EXPECT_EQ(node.owner->stats().pieces, 1024u);
+  node.Check();
+}
+
+TEST_F(EvictTest, WhatAClearLeftIsFreedBeforeAnythingIsEvicted) {
+  const uint32_t other = node.OpenIdentity(a, OpaqueIdentity("other"), "t");
+  for (uint64_t key = 0; key < 250; ++key) ASSERT_EQ(PutBytes(n, key, 64 << 10), PutState::kStored);
+  next_key = 1000;
+  while (PutBytes(other, next_key++, 4096) == PutState::kStored && node.owner->stats().evicted == 0) {
+  }
+  const uint64_t evicted = node.owner->stats().evicted;
+  ASSERT_TRUE(
+      node.Ask<ClearReply>(a, Verb::kClear, Clear{other}).ok());  // frees a part at once, the rest later
+  for (uint64_t i = 0; i < 150; ++i) ASSERT_EQ(PutBytes(n, 500 + i, 64 << 10), PutState::kStored);
+  EXPECT_EQ(node.owner->stats().evicted, evicted);
+}
+
 // More than 96 % of a full arena is payload, with a mix of sizes of 1 MiB and more that drifts.
 TEST(Evict, AFullArenaOfMixedSizesIsNearlyAllPayload) {
   OwnerOptions options;

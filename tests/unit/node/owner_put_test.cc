@@ -149,6 +149,26 @@ TEST_F(PutTest, TicketsAreBoundedASessionAndANode) {
   EXPECT_EQ(node.owner->stats().tickets, 12u);
 }
 
+TEST_F(PutTest, WhatOpenTicketsKeepBesideTheirSlotsIsBounded) {
+  OwnerOptions options;
+  options.memory_bytes = 512 << 20;
+  options.tickets_per_session_max = 4096;
+  TestOwner big(options);
+  const SessionId s = big.Connect();
+  Reserve reserve;
+  reserve.number = big.OpenIdentity(s, KvIdentity(4, 2));
+  reserve.blocks.resize(1000, big.BlockOf(whole));
+  for (auto& block : reserve.blocks) block.codec_data = Bytes(kCodecBytesMax);
+  reserve.blocks[0].parts = {{8, 4096}};
+  const uint64_t id = big.Send(s, Verb::kReserve, reserve);
+  const auto first = big.Take<ReserveReply>(s, id);
+  ASSERT_TRUE(first.ok());
+  for (const auto& block : first.value().blocks) ASSERT_EQ(block.state, PutState::kTicket);
+  const auto second = big.Ask<ReserveReply>(s, Verb::kReserve, reserve);
+  EXPECT_EQ(second.value().blocks.back().state, PutState::kBusy);  // 64 MiB
+  big.Check();
+}
+
 TEST_F(PutTest, SizesThatMakeNoSenseForTheGridAreInvalid) {
   const auto state = [&](const Rectangle& rectangle, std::vector<PartRun> parts) {
     Reserve reserve;
