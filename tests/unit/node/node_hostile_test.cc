@@ -81,7 +81,7 @@ TEST(NodeHostile, HugeChainsAreRefused) {
   Bytes header = Encode(Envelope{.verb = Verb::kMatch, .request_id = 77}, match);
   const uint32_t count = 65536;
   const auto at = std::find_end(header.begin(), header.end(), reinterpret_cast<const std::byte*>(&count),
-                              reinterpret_cast<const std::byte*>(&count) + 4);
+                                reinterpret_cast<const std::byte*>(&count) + 4);
   ASSERT_NE(at, header.end());
   at[0] = std::byte{1};  // 65,537
   client.SendMessage(header, {Bytes(65537 * 32)});

@@ -232,12 +232,14 @@ ChainHash TestHash(uint64_t number) {
 }
 
 Bytes TestBytes(uint64_t number, size_t bytes) {
-  Bytes out(bytes);
+  Bytes out((bytes + 7) / 8 * 8);
   uint64_t state = number * 0x9e3779b97f4a7c15ull + 1;
-  for (std::byte& byte : out) {
+  for (size_t at = 0; at < out.size(); at += 8) {
     state = state * 6364136223846793005ull + 1442695040888963407ull;
-    byte = static_cast<std::byte>(state >> 56);
+    const uint64_t mixed = state ^ state >> 29;
+    std::memcpy(out.data() + at, &mixed, 8);
   }
+  out.resize(bytes);
   return out;
 }
 
