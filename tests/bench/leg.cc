@@ -1,6 +1,7 @@
 #include "tests/bench/leg.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <map>
 #include <set>
@@ -8,6 +9,8 @@
 namespace larder::bench {
 
 namespace {
+
+std::atomic<bool> stop_asked{false};
 
 struct Series {
   std::vector<Sample> samples;
@@ -66,7 +69,9 @@ class Schedule {
       if (!options_.quiet) {
         std::fprintf(stderr, "\r  %s: round %d of %d   ", wanted_.front().name.c_str(), round + 1, rounds);
       }
-      for (size_t i = 0; i < turns.size(); ++i) Turn(turns[(i + size_t(round)) % turns.size()], round);
+      for (size_t i = 0; i < turns.size() && !StopAsked(); ++i) {
+        Turn(turns[(i + size_t(round)) % turns.size()], round);
+      }
     }
     if (!options_.quiet) std::fprintf(stderr, "\r%60s\r", "");
   }
@@ -106,6 +111,13 @@ class Schedule {
 };
 
 }  // namespace
+
+void AskToStop() {
+  stop_asked.store(true);
+}
+bool StopAsked() {
+  return stop_asked.load();
+}
 
 std::vector<LegResult> RunGroup(const Group& group, const std::vector<LegSpec>& wanted,
                                 const Options& options) {

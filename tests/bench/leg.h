@@ -59,6 +59,10 @@ struct LegResult {
   double spread = 0;     // (largest - smallest) / median of the values
 };
 
+// Asks RunGroup to stop after the measurement under way; safe in a signal handler.
+void AskToStop();
+bool StopAsked();
+
 // Runs the legs of `group` that `wanted` names.
 std::vector<LegResult> RunGroup(const Group& group, const std::vector<LegSpec>& wanted,
                                 const Options& options);

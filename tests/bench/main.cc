@@ -1,4 +1,5 @@
 // larder-bench: what the store moves, beside what the machine could, in one run.
+#include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -160,7 +161,9 @@ int Run(const Choice& choice, const Options& options) {
       for (const LegSpec& leg : wanted) std::printf("%s\n", leg.name.c_str());
       continue;
     }
-    for (const LegResult& result : RunGroup(*group, wanted, options)) {
+    const std::vector<LegResult> results = RunGroup(*group, wanted, options);
+    if (larder::bench::StopAsked()) return 130;
+    for (const LegResult& result : results) {
       // UCX may be missing here; everything else has to run.
       if (!result.median.error.empty() && result.leg.name.find("ucx") == std::string::npos) ++failed;
       choice.json ? PrintJson(result) : PrintRow(result);
@@ -219,5 +222,10 @@ int main(int argc, char** argv) {
   if (choice.mode == "load") return larder::bench::RunLoad(choice.address);
   options.working_set_bytes = working_set_mib << 20;
   options.quiet = isatty(STDERR_FILENO) == 0;
+  // Nodes are ended and their folders removed on the way out.
+  struct sigaction action {};
+  action.sa_handler = [](int) { larder::bench::AskToStop(); };
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
   return Run(choice, options);
 }

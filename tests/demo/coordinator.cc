@@ -183,6 +183,7 @@ class Player {
       totals_.wait_us.push_back(object.at("wait_us").get<double>());
       for (const json& us : object.at("pull_us")) totals_.pull_us.push_back(us.get<double>());
       AddCounts(object.at("missed"), &totals_.missed);
+      totals_.peers = object.at("peers").get<std::map<std::string, uint64_t>>();
     }
   }
 

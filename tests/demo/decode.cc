@@ -33,7 +33,8 @@ class Decode {
             {"missed", counts_.missed},
             {"wrong_bytes", counts_.wrong_bytes},
             {"wait_us", counts_.wait_us},
-            {"pull_us", counts_.pull_us}};
+            {"pull_us", counts_.pull_us},
+            {"peers", Peers()}};
   }
 
  private:
@@ -42,6 +43,15 @@ class Decode {
     std::map<std::string, uint64_t> missed;
     std::vector<uint64_t> pull_us;
   };
+
+  // Connected nodes by transport.
+  std::map<std::string, uint64_t> Peers() const {
+    std::map<std::string, uint64_t> peers;
+    for (const PeerInfo& peer : larder_.client->peers()) {
+      if (peer.connected) ++peers[peer.transport];
+    }
+    return peers;
+  }
 
   void ServeBatch(const Job& job, size_t begin, size_t end) {
     const uint64_t start_us = NowUs();

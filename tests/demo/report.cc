@@ -95,6 +95,7 @@ void PrintTable(Totals* totals, const NodeMemory& memory) {
   Row("node memory", std::to_string(memory.nodes) + " nodes, " + PrettyBytes(memory.capacity_bytes) +
                          ", in use " + PrettyBytes(memory.slab_bytes) +
                          Format(", %.1f %% of it payload", 100 * memory.payload_share()));
+  Row("decode's connections", Listed(totals->peers));
   Row("time", Format("%.1f s", totals->seconds));
   Row("wrong bytes", std::to_string(totals->wrong_bytes));
   if (!totals->failure.empty()) Row("FAILED", totals->failure);
@@ -126,6 +127,7 @@ bool WriteJson(Totals* totals, const NodeMemory& memory, const std::string& path
       {"wait_p99_us", bench::Percentile(&totals->wait_us, 0.99)},
       {"pull_gb_per_s", GbPerSecond(pulled, Sum(totals->pull_us) * 1e-6)},
       {"put_gb_per_s", GbPerSecond(double(totals->bytes_put), totals->put_seconds)},
+      {"transports", totals->peers},
       {"seconds", totals->seconds},
       {"interrupted", totals->interrupted},
       {"failure", totals->failure}};

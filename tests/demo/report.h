@@ -19,6 +19,7 @@ struct Totals {
   uint64_t wrong_bytes = 0;
   std::map<std::string, uint64_t> missed;      // pulls, by reason
   std::map<std::string, uint64_t> not_stored;  // puts, by state
+  std::map<std::string, uint64_t> peers;       // nodes that decode is connected to, by transport
   std::vector<double> match_us;                // a request
   std::vector<double> pull_us;                 // a batch of pulls
   std::vector<double> wait_us;                 // a request

@@ -7,7 +7,7 @@
 //   decode    in   the same
 //             out  {"id": 7, "pulled": 3, "bytes": .., "missed": {"evicted": 1}, "wrong_bytes": 0, "wait_us":
 //             ..,
-//                   "pull_us": [one number a batch]}
+//                   "pull_us": [one number a batch], "peers": {"shm": 3}}
 //
 // The first line out is {"ready": true}. They end when standard input does, and leave signals of the terminal
 // to the coordinator.
