@@ -24,8 +24,14 @@ void AppendRest(const Rectangle& whole, const Rectangle& taken, std::vector<Rect
 }
 }  // namespace
 
-bool Cover(const Rectangle& ask, std::span<const Patch> pieces, std::vector<Patch>* sources) {
+bool Cover(const Rectangle& ask, std::span<const Patch> pieces, uint64_t* work_left,
+           std::vector<Patch>* sources) {
   sources->clear();
+  if (*work_left < pieces.size()) {
+    *work_left = 0;
+    return false;
+  }
+  *work_left -= pieces.size();
   std::vector<Patch> useful;
   for (const Patch& piece : pieces) {
     const Rectangle common = Intersect(piece.rectangle, ask);
@@ -36,6 +42,11 @@ bool Cover(const Rectangle& ask, std::span<const Patch> pieces, std::vector<Patc
   std::vector<Rectangle> missing{ask}, rest;
   for (const Patch& piece : useful) {
     if (missing.empty()) break;
+    if (*work_left < missing.size()) {
+      *work_left = 0;
+      break;
+    }
+    *work_left -= missing.size();
     rest.clear();
     for (const Rectangle& hole : missing) {
       const Rectangle common = Intersect(piece.rectangle, hole);

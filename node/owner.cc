@@ -70,6 +70,7 @@ Result<uint64_t> Owner::ClearNamespace(const Namespace& name_space) {
 }
 
 void Owner::State::Handle(SessionId id, Event&& event) {
+  work_left = kWorkPerEvent;
   if (const auto* opened = std::get_if<Opened>(&event)) {
     auto [found, added] = sessions.try_emplace(id);
     if (added) {

@@ -105,11 +105,19 @@ void Owner::State::OnRemove(Asker& asker, const Remove& body) {
                       std::to_string(kHashesMax) + " hashes");
   }
   RemoveReply reply;
-  for (const ChainHash& hash : body.hashes) {
+  uint32_t found[Index::kBatch];
+  for (size_t begin = 0; begin < body.hashes.size(); begin += Index::kBatch) {
+    const auto hashes =
+        std::span(body.hashes).subspan(begin, std::min(Index::kBatch, body.hashes.size() - begin));
     for (const uint16_t group : body.groups) {
-      for (uint32_t first; (first = index.Find(SpaceOf(number), hash, group)) != kNone;) {
-        Leave(first, Presence::kRemoved);
-        ++reply.removed;
+      index.FindBatch(SpaceOf(number), hashes, group, found);
+      for (size_t i = 0; i < hashes.size(); ++i) {
+        if (found[i] == kNone) continue;
+        // Looked up again for each piece: the same hash may stand twice in the list.
+        for (uint32_t first; (first = index.Find(SpaceOf(number), hashes[i], group)) != kNone;
+             ++reply.removed) {
+          Leave(first, Presence::kRemoved);
+        }
       }
     }
   }

@@ -108,8 +108,9 @@ void Owner::State::OnTouch(Asker& asker, const Touch& body) {
       }
       for (size_t i = count; i-- > 0;) {
         const uint32_t depth = has_depths ? body.depths[end + i] : static_cast<uint32_t>(end + i);
-        for (uint32_t piece = first[i]; piece != kNone; piece = index[piece].next_piece) {
+        for (uint32_t piece = first[i]; piece != kNone && work_left > 0; piece = index[piece].next_piece) {
           PolicyOf(piece).Touch(piece, {now_us, body.root, depth, body.usable_length});
+          if (piece != first[i]) --work_left;
         }
       }
     }

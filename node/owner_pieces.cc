@@ -17,16 +17,21 @@ uint64_t Owner::State::FingerprintOf(uint32_t number, const ChainHash& hash, uin
 // The pieces that answer for `ask`: one that contains it when there is one, else several.
 bool Owner::State::CoverOf(uint32_t first, const Rectangle& ask, std::vector<Patch>* sources) {
   sources->clear();
-  for (uint32_t i = first; i != kNone; i = index[i].next_piece) {
-    if (index[i].rectangle.Contains(ask)) {
-      sources->push_back({i, ask});
-      return true;
-    }
+  if (first == kNone) return false;
+  if (index[first].rectangle.Contains(ask)) {
+    sources->push_back({first, ask});
+    return true;
   }
-  if (first == kNone || index[first].next_piece == kNone) return false;
+  for (uint32_t i = index[first].next_piece; i != kNone && work_left > 0;
+       i = index[i].next_piece, --work_left) {
+    if (!index[i].rectangle.Contains(ask)) continue;
+    sources->push_back({i, ask});
+    return true;
+  }
+  if (index[first].next_piece == kNone || work_left == 0) return false;
   std::vector<Patch> pieces;
   for (uint32_t i = first; i != kNone; i = index[i].next_piece) pieces.push_back({i, index[i].rectangle});
-  return Cover(ask, pieces, sources);
+  return Cover(ask, pieces, &work_left, sources);
 }
 
 bool Owner::State::Covered(uint32_t first, const Rectangle& ask) {
@@ -38,7 +43,7 @@ bool Owner::State::Covered(uint32_t first, const Rectangle& ask) {
 
 Presence Owner::State::WhyMissing(uint32_t number, const ChainHash& hash, uint16_t group, uint32_t first) {
   if (!writing.empty() && writing.count({SpaceOf(number), hash, group}) != 0) return Presence::kWriting;
-  if (first != kNone) return Presence::kUncovered;
+  if (first != kNone) return work_left == 0 ? Presence::kBusy : Presence::kUncovered;
   const NamespaceRecord& record = name_spaces[number];
   if (record.swept_from != 0 && index.Find({number, record.swept_from}, hash, group) != kNone) {
     return Presence::kCleared;

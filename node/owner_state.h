@@ -33,7 +33,9 @@ inline constexpr uint32_t kEvictionsPerRequestMax = 8192;
 inline constexpr uint32_t kSweepsPerRequestMax = 4;
 inline constexpr uint32_t kExtentsMax = 65536;  // of one reply
 inline constexpr uint64_t kTicketBytesMax = 64
-                                            << 20;   // what open tickets keep besides their slots, of a node
+                                            << 20;  // what open tickets keep besides their slots, of a node
+// Pieces of crowded keys, and holes between them, that one event looks at: about 10 ms.
+inline constexpr uint64_t kWorkPerEvent = 4 << 20;
 inline constexpr uint64_t kReplyHeaderSlack = 4096;  // envelope, lengths, counts
 
 struct Tenant {
@@ -227,6 +229,7 @@ struct Owner::State {
   uint64_t now_us = 0;
   uint64_t unix_ms = 0;
   bool draining = false;
+  uint64_t work_left = 0;  // of kWorkPerEvent, for the event at hand
 
   Index index;
   Arena arena;

@@ -31,20 +31,36 @@ TEST(Cover, WhatFourRanksWroteIsFourSources) {
   for (uint16_t rank = 0; rank < 4; ++rank) {
     pieces.push_back({rank, {0, 32, static_cast<uint16_t>(rank * 2), static_cast<uint16_t>(rank * 2 + 2)}});
   }
+  uint64_t work = 1 << 20;
   std::vector<Patch> sources;
-  ASSERT_TRUE(Cover({0, 32, 0, 8}, pieces, &sources));
+  ASSERT_TRUE(Cover({0, 32, 0, 8}, pieces, &work, &sources));
   EXPECT_EQ(sources.size(), 4u);
-  ASSERT_TRUE(Cover({0, 32, 0, 4}, pieces, &sources));
+  ASSERT_TRUE(Cover({0, 32, 0, 4}, pieces, &work, &sources));
   EXPECT_EQ(sources.size(), 2u);
-  ASSERT_TRUE(Cover({3, 5, 1, 3}, pieces, &sources));
+  ASSERT_TRUE(Cover({3, 5, 1, 3}, pieces, &work, &sources));
   ExpectExact({3, 5, 1, 3}, pieces, sources);
 }
 
 TEST(Cover, AHoleIsNoCover) {
+  uint64_t work = 1 << 20;
   std::vector<Patch> sources;
-  EXPECT_FALSE(Cover({0, 4, 0, 2}, std::vector<Patch>{{0, {0, 2, 0, 2}}, {1, {3, 4, 0, 2}}}, &sources));
+  EXPECT_FALSE(
+      Cover({0, 4, 0, 2}, std::vector<Patch>{{0, {0, 2, 0, 2}}, {1, {3, 4, 0, 2}}}, &work, &sources));
   EXPECT_TRUE(sources.empty());
-  EXPECT_FALSE(Cover({0, 1, 0, 1}, {}, &sources));
+  EXPECT_FALSE(Cover({0, 1, 0, 1}, {}, &work, &sources));
+}
+
+TEST(Cover, ItsWorkIsBounded) {
+  std::vector<Patch> pieces, sources;
+  for (uint16_t layer = 0; layer < 64; layer = static_cast<uint16_t>(layer + 2)) {
+    for (uint16_t head = 0; head < 64; head = static_cast<uint16_t>(head + 2)) {
+      pieces.push_back({0, {layer, static_cast<uint16_t>(layer + 1), head, static_cast<uint16_t>(head + 1)}});
+    }
+  }
+  uint64_t work = 10'000;
+  EXPECT_FALSE(Cover({0, 64, 0, 64}, pieces, &work, &sources));
+  EXPECT_EQ(work, 0u);
+  EXPECT_TRUE(sources.empty());
 }
 
 TEST(Cover, AgreesWithCountingPartsOnRandomPieces) {
@@ -67,8 +83,9 @@ TEST(Cover, AgreesWithCountingPartsOnRandomPieces) {
         expected &= held;
       }
     }
+    uint64_t work = 1 << 20;
     std::vector<Patch> sources;
-    ASSERT_EQ(Cover(ask, pieces, &sources), expected) << "round " << round;
+    ASSERT_EQ(Cover(ask, pieces, &work, &sources), expected) << "round " << round;
     if (expected) ExpectExact(ask, pieces, sources), ++covered;
   }
   EXPECT_GT(covered, 100);

@@ -95,7 +95,8 @@ TEST_F(AdminTest, RemoveTakesAllPiecesOfItsKeys) {
   ASSERT_EQ(node.Put(a, kv, {1, 64, {0, 1, 0, 1}}), PutState::kStored);
   ASSERT_EQ(node.Put(a, kv, {1, 64, {1, 2, 0, 1}}), PutState::kStored);
   ASSERT_EQ(node.Put(a, kv, {2, 64, {1, 2, 0, 1}}), PutState::kStored);
-  const auto reply = node.Ask<RemoveReply>(a, Verb::kRemove, Remove{kv, {0, 1}, {HashOf(1), HashOf(5)}});
+  const auto reply =
+      node.Ask<RemoveReply>(a, Verb::kRemove, Remove{kv, {0, 1}, {HashOf(1), HashOf(5), HashOf(1)}});
   ASSERT_TRUE(reply.ok());
   EXPECT_EQ(reply.value().removed, 2u);
   EXPECT_EQ(node.MatchOne(a, kv, {1, 64, {0, 1, 0, 1}}), Presence::kRemoved);

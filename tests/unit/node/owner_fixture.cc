@@ -1,5 +1,6 @@
 #include "tests/unit/node/owner_fixture.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -81,9 +82,9 @@ std::vector<std::byte> PartBytes(const Spec& spec, uint16_t layer, uint16_t head
   std::vector<std::byte> bytes(spec.part_bytes);
   uint64_t state =
       spec.key * 0x9e3779b97f4a7c15ull + spec.content * 77 + layer * 1000003ull + head * 7919ull + 1;
-  for (std::byte& b : bytes) {
-    state = state * 6364136223846793005ull + 1442695040888963407ull;
-    b = static_cast<std::byte>(state >> 56);
+  for (size_t at = 0; at < bytes.size(); at += sizeof state) {
+    state = (state ^ state >> 29) * 0x9e3779b97f4a7c15ull;
+    std::memcpy(bytes.data() + at, &state, std::min(sizeof state, bytes.size() - at));
   }
   return bytes;
 }

@@ -248,6 +248,37 @@ TEST_F(MatchTest, TheEstimateFollowsHowLongGetsTook) {
   EXPECT_EQ(node.Ask<MatchReply>(a, Verb::kMatch, match).value().estimates.at(0).us, 1000u);
 }
 
+// A key with a thousand pieces, asked for again and again: the answer comes, and says busy where it was too
+// much.
+TEST_F(MatchTest, CrowdedKeysDoNotStallTheOwner) {
+  OwnerOptions options;
+  options.memory_bytes = 16 << 20;
+  TestOwner crowded(options);
+  const SessionId s = crowded.Connect();
+  const uint32_t kv = crowded.OpenIdentity(s, KvIdentity(64, 64));
+  for (uint16_t i = 0; i < 1000; ++i) {
+    const auto layer = static_cast<uint16_t>(i / 32 * 2), head = static_cast<uint16_t>(i % 32 * 2);
+    const Rectangle one{layer, static_cast<uint16_t>(layer + 1), head, static_cast<uint16_t>(head + 1)};
+    ASSERT_EQ(crowded.Put(s, kv, {1, 64, one}), PutState::kStored);
+  }
+  Match match;
+  match.number = kv;
+  match.groups = {0};
+  match.rectangle = {0, 64, 0, 64};
+  match.hashes = std::vector<ChainHash>(1000, HashOf(1));
+  const auto reply = crowded.Ask<MatchReply>(s, Verb::kMatch, match);
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(static_cast<Presence>(reply.value().presence.front()), Presence::kUncovered);
+  EXPECT_EQ(static_cast<Presence>(reply.value().presence.back()), Presence::kBusy);
+  Touch touch;
+  touch.number = kv;
+  touch.groups = {0};
+  touch.hashes = std::vector<ChainHash>(kHashesMax, HashOf(1));
+  touch.depths = std::vector<uint32_t>(kHashesMax, 0);
+  crowded.Send(s, Verb::kTouch, touch);  // ends
+  crowded.Check();
+}
+
 TEST_F(MatchTest, TheLargestChainOfAllGroupsIsAnswered) {
   Match match;
   match.number = n;
