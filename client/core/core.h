@@ -23,6 +23,7 @@ inline constexpr uint64_t kLinkWindowBytes = 8ull << 20;  // more than two calls
 inline constexpr uint32_t kPutBlocksMax = 256;            // tickets of one Reserve
 inline constexpr uint32_t kForgottenMax = 64;
 inline constexpr uint32_t kHangUpsMax = 2;
+inline constexpr size_t kSeedsMax = 3;  // asked at a time
 inline constexpr size_t kNoticesMax = 1024;
 inline constexpr size_t kPinsMax = 65536;
 inline constexpr uint32_t kChunkPartsMax = 32768;  // keeps headers far below their limit

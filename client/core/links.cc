@@ -29,16 +29,23 @@ Link* Core::Connect(Peer* peer, const Endpoint& endpoint, Priority lane) {
   return link;
 }
 
-// One more seed, unless one is being asked already. While there is no table, every backoff_min_us.
+// One more seed, while fewer than kSeedsMax are being asked: one that hangs must not hold up the others.
+// Without a table this comes again every backoff_min_us.
 void Core::ConnectSeeds() {
   const std::vector<std::string>& seeds = options_.client.seeds;
   if (seeds.empty() || closing_) return;
-  const bool asking = std::any_of(links_.begin(), links_.end(), [](const auto& entry) {
-    return entry.second->peer == nullptr && entry.second->state != Link::State::kClosing;
-  });
-  if (!asking) {
-    Link* link = Connect(nullptr, {"tcp", seeds[next_seed_ % seeds.size()]}, Priority::kInteractive);
-    link->seed = next_seed_++;
+  size_t asking = 0;
+  std::set<std::string> asked;
+  for (const auto& [id, link] : links_) {
+    if (link->peer != nullptr) continue;
+    ++asking;
+    asked.insert(link->endpoint.address);
+  }
+  for (size_t i = 0; i < seeds.size() && asking < kSeedsMax; ++i) {
+    const std::string& seed = seeds[next_seed_++ % seeds.size()];
+    if (asked.count(seed) != 0) continue;
+    Connect(nullptr, {"tcp", seed}, Priority::kInteractive);
+    break;
   }
   if (routing_ != nullptr) return;
   for (const auto& [id, operation] : operations_) {
@@ -262,6 +269,7 @@ void Core::OnClosed(LinkId id, const transport::Error& why, uint64_t now_us) {
     if (call->landing != nullptr) {
       --call->operation->landings;
       OnLanded(call.get());
+      MayComplete(call->operation);
       continue;
     }
     FailCall(std::move(call), Presence::kUnreachable, Status(Code::kUnavailable, text));

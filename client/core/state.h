@@ -70,7 +70,6 @@ struct Link {
   enum class State : uint8_t { kConnecting, kGreeting, kReady, kClosing };
   LinkId id = 0;
   Peer* peer = nullptr;  // null: a seed that has not said who it is
-  size_t seed = 0;
   Endpoint endpoint;
   Priority lane = Priority::kInteractive;
   State state = State::kConnecting;

@@ -2,6 +2,7 @@
 #include "node/node.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <numeric>
@@ -171,6 +172,57 @@ TEST_F(RealNode, SpreadsOverThreeNodesAndMergesTheirAnswers) {
   EXPECT_EQ(client_->Match(ns_, match).usable_length, 60u);
   EXPECT_EQ(client_->Clear(ns_).value(), 60u);
   EXPECT_EQ(client_->Match(ns_, match).usable_length, 0u);
+}
+
+TEST_F(RealNode, OneHostGoesOverShm) {
+  Start(2, "auto");
+  const std::vector<ChainHash> chain = Chain(40);
+  std::vector<std::vector<std::byte>> payloads, landed;
+  std::vector<PutItem> puts;
+  std::vector<GetItem> gets;
+  Result<std::unique_ptr<Buffer>> buffer = client_->AllocateBuffer(20 * 100'000);
+  ASSERT_TRUE(buffer.ok());
+  for (size_t i = 0; i < chain.size(); ++i) {
+    payloads.push_back(Payload(chain[i], 100'000));
+    landed.emplace_back(100'000);
+  }
+  for (size_t i = 0; i < chain.size(); ++i) {
+    PutItem put;
+    put.hash = chain[i];
+    const std::byte* from = payloads[i].data();
+    if (i < 20) {  // half of it from memory that moves as it is
+      std::byte* memory = buffer.value()->data() + i * 100'000;
+      std::memcpy(memory, from, 100'000);
+      from = memory;
+    }
+    put.extents = {{from, 100'000}};
+    puts.push_back(put);
+    GetItem get;
+    get.hash = chain[i];
+    get.extents = {{landed[i].data(), 100'000}};
+    gets.push_back(get);
+  }
+  for (const PutResult& result : client_->Put(ns_, puts)) {
+    EXPECT_EQ(result.state, PutState::kStored) << result.why.ToString();
+  }
+  for (const BlockResult& result : client_->Get(ns_, gets)) EXPECT_EQ(result.outcome, Outcome::kHit);
+  EXPECT_EQ(landed, payloads);
+  for (const PeerInfo& peer : client_->peers()) {
+    EXPECT_EQ(peer.transport, "shm") << peer.last_error;
+    EXPECT_TRUE(peer.connected);
+  }
+}
+
+TEST_F(RealNode, ShmThatCannotBeReachedFallsBackToTcp) {
+  Start(1, "auto");
+  NodeTable table = nodes_[0]->info().table;
+  ASSERT_EQ(table.nodes.size(), 1u);
+  ASSERT_EQ(unlink(table.nodes[0].shm_path.c_str()), 0);
+  const std::vector<ChainHash> chain = Chain(1);
+  MatchRequest match;
+  match.chain = chain;
+  EXPECT_EQ(client_->Match(ns_, match).presence[0], Presence::kNeverStored);
+  EXPECT_EQ(client_->peers()[0].transport, "tcp");
 }
 
 TEST_F(RealNode, ReadsByRectanglesWhatWasWrittenInPieces) {
