@@ -54,8 +54,10 @@ class RealNode : public ::testing::Test {
       options.data_listen = "127.0.0.1:0";
       options.owner.memory_bytes = 128ull << 20;
       options.prefault = false;
-      if (transport == "shm")
-        options.shm_path = "/tmp/larder-client-test-" + std::to_string(getpid()) + ".sock";
+      if (transport != "tcp") {
+        options.shm_path =
+            "/tmp/larder-client-test-" + std::to_string(getpid()) + "-" + std::to_string(i) + ".sock";
+      }
       Result<std::unique_ptr<node::Node>> node = node::Node::Start(options);
       ASSERT_TRUE(node.ok()) << node.status().ToString();
       nodes_.push_back(std::move(node).value());
