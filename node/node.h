@@ -15,23 +15,23 @@ namespace larder::node {
 
 struct NodeOptions {
   OwnerOptions owner;
-  std::string node_id;            // empty: the advertised data address
+  std::string node_id;                         // empty: the advertised data address
   std::string data_listen = "127.0.0.1:7400";  // port 0 binds any
-  std::string ucx_listen;         // empty: no ucx
-  std::string shm_path;           // Unix socket; empty: no shm
-  std::string advertise;          // host that others reach this node by; empty: the bound host
-  std::string control_address, http_address;  // as bound by the daemon; only for the record
+  std::string ucx_listen;                      // empty: no ucx
+  std::string shm_path;                        // Unix socket; empty: no shm
+  std::string advertise;                       // host that others reach this node by; empty: the bound host
+  std::string control_address, http_address;   // as bound by the daemon; only for the record
   uint32_t weight = 1;
   std::string zone;
-  int movers = 2;                 // I/O threads of each transport
+  int movers = 2;  // I/O threads of each transport
   uint32_t connections_max = 4096;
   uint32_t requests_per_connection_max = 256;  // unanswered ones
-  uint32_t mailbox_max = 65536;   // events that wait for the owner; requests beyond are answered busy
-  uint32_t owner_spin_us = 0;     // the owner's thread looks for work so long before it sleeps
-  bool huge_pages = true;         // use them where there are any
-  bool prefault = true;           // touch slabs in the background
+  uint32_t mailbox_max = 65536;         // events that wait for the owner; requests beyond are answered busy
+  uint32_t owner_spin_us = 0;           // the owner's thread looks for work so long before it sleeps
+  bool huge_pages = true;               // use them where there are any
+  bool prefault = true;                 // touch slabs in the background
   std::vector<Credential> credentials;  // empty: everybody may come, as anonymous
-  std::vector<NodeRecord> peers;  // static membership: the whole list; this node is added when missing
+  std::vector<NodeRecord> peers;        // static membership: the whole list; this node is added when missing
   uint64_t table_epoch = 1;
   transport::TransportOptions transport;
 };
