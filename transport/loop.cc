@@ -109,7 +109,6 @@ void Loop::Remove(Source* source) {
   for (auto* list : {&ready_, &ready_batch_}) std::replace(list->begin(), list->end(), source, nobody);
   graveyard_.push_back(std::move(it->second));
   sources_.erase(it);
-  source_count_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void Loop::SetTimer(Source* source, uint64_t when_us) {

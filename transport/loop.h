@@ -64,12 +64,11 @@ class Loop {
   bool Post(std::shared_ptr<Source> source);  // a kPosted turn, without allocating
 
   bool InLoop() const { return this_loop_ == this; }
-  int sources() const { return source_count_.load(std::memory_order_relaxed); }
-  // For placing new connections before their Add has run.
-  void Reserve(int count) { source_count_.fetch_add(count, std::memory_order_relaxed); }
+  // How many connections were placed here; counted by those who place and end them.
+  int load() const { return load_.load(std::memory_order_relaxed); }
+  void AddLoad(int connections) { load_.fetch_add(connections, std::memory_order_relaxed); }
 
   // The rest only on the loop's thread.
-  // The source's place was taken by Reserve(1). fd < 0: no descriptor yet.
   void Add(std::shared_ptr<Source> source);
   bool Watch(Source* source, int fd, uint32_t events, bool is_new);
   void Unwatch(int fd);
@@ -107,7 +106,7 @@ class Loop {
   static thread_local const Loop* this_loop_;
   pthread_t thread_{};
   bool started_ = false;
-  std::atomic<int> source_count_{0};
+  std::atomic<int> load_{0};
 
   std::mutex mutex_;  // guards the next five
   std::vector<Item> mail_;

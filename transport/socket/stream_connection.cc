@@ -273,6 +273,7 @@ void StreamConnection::TearDown() {
     handler_->OnClosed(*this, why);
     handler_.reset();
   }
+  loop_->AddLoad(-1);
   loop_->Remove(this);
 }
 

@@ -81,10 +81,10 @@ std::shared_ptr<Loop> StreamTransport::PickLoop(int wanted) {
     best = first;
     for (size_t i = 1; i < loops_.size(); i++) {
       const size_t at = (first + i) % loops_.size();
-      if (loops_[at]->sources() < loops_[best]->sources()) best = at;
+      if (loops_[at]->load() < loops_[best]->load()) best = at;
     }
   }
-  loops_[best]->Reserve(1);
+  loops_[best]->AddLoad(1);
   return loops_[best];
 }
 
@@ -93,7 +93,6 @@ Error StreamTransport::Listen(const std::string& address, Acceptor* acceptor, st
   const Error error = OpenListener(address, &fd, bound);
   if (!error.ok()) return error;
   Loop* loop = loops_[0].get();
-  loop->Reserve(1);
   auto listener = std::make_shared<Listener>(this, loop, fd, acceptor);
   const bool posted = loop->Post([loop, listener] {
     loop->Add(listener);

@@ -41,7 +41,7 @@ class StreamTransport : public Transport {
 
  private:
   class Listener;
-  std::shared_ptr<Loop> PickLoop(int wanted);  // with a place reserved
+  std::shared_ptr<Loop> PickLoop(int wanted);  // counts the connection to come
   void Accepted(int fd, Acceptor* acceptor);
 
   std::vector<std::shared_ptr<Loop>> loops_;

@@ -16,7 +16,6 @@ constexpr size_t kReceiveTurnBytes = 4 << 20;
 constexpr size_t kStepBytes = 1 << 20;
 constexpr size_t kHeaderReadBytes = 16 * 1024;  // more would copy payload that came behind a header
 constexpr size_t kTailBytes = 4096;             // room for the next header behind the end of a payload
-constexpr size_t kLowWaterBytes = 160 * 1024;   // wake up for so much of a payload
 constexpr size_t kBegunFramesMax = 64;
 constexpr size_t kVectors = 256;
 
@@ -56,17 +55,6 @@ void TcpConnection::ReadTurn() {
     }
     left -= std::min(left, moved);
   }
-  if (closing()) return;
-  const bool landing = incoming_.active && incoming_.landed;
-  SetLowWater(landing ? static_cast<size_t>(std::min<uint64_t>(incoming_.payload_left, kLowWaterBytes)) : 1);
-}
-
-void TcpConnection::SetLowWater(size_t bytes) {
-  // Below one wake-up's worth it is not worth the system call.
-  if (bytes < kLowWaterBytes / 2) bytes = 1;
-  if (bytes == low_water_bytes_) return;
-  low_water_bytes_ = bytes;
-  SetOption(fd(), SOL_SOCKET, SO_RCVLOWAT, static_cast<int>(bytes));
 }
 
 size_t TcpConnection::Received(ssize_t result) {

@@ -32,14 +32,12 @@ class TcpConnection : public StreamConnection {
   size_t DiscardPayload(size_t step_bytes, bool* drained);
   size_t Received(ssize_t result);
   void LandInOrder(size_t bytes);
-  void SetLowWater(size_t bytes);
   void Refill(size_t step_bytes);
   bool WriteStep(size_t step_bytes);
   void Advance(size_t bytes);
 
   std::deque<OutFrame> active_;  // begun: the first ones are in the socket already, up to sent_bytes
   size_t active_bytes_ = 0;      // of active_, not yet in the socket
-  size_t low_water_bytes_ = 1;
 };
 
 }  // namespace larder::transport

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "tests/unit/transport/recorder.h"
+#include "transport/socket/frame.h"
 #include "transport/tcp/resolve.h"
 
 namespace larder::transport {
@@ -54,6 +55,116 @@ std::unique_ptr<Fixture> MakeTcpFixture() {
 
 INSTANTIATE_TEST_SUITE_P(Tcp, TransportBattery, testing::Values(&MakeTcpFixture));
 INSTANTIATE_TEST_SUITE_P(Tcp, TransportPeerBattery, testing::Values(&MakeTcpFixture));
+
+std::string BindError(const std::string& address) {
+  TcpFixture fixture;
+  auto transport = fixture.Make({});
+  RecordingAcceptor acceptor;
+  std::string bound;
+  const Error error = transport->Listen(address, &acceptor, &bound);
+  return error.ok() ? "" : error.text;
+}
+
+TEST(Tcp, SaysWhatIsWrongWithAnAddress) {
+  for (const char* bad : {"", "nohost", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:70000", "::1:80",
+                          "[::1:80", "127.0.0.1:-1", "127.0.0.1:99999999999999999999"}) {
+    EXPECT_NE(BindError(bad).find("host:port"), std::string::npos) << bad;
+    TcpFixture fixture;
+    auto transport = fixture.Make({});
+    auto handler = std::make_shared<Recorder>();
+    transport->Connect(bad, handler, {});
+    ASSERT_TRUE(WaitFor(fixture, [&] { return handler->closed(); })) << bad;
+    EXPECT_EQ(handler->why().failure, Failure::kInvalid) << bad;
+  }
+}
+
+TEST(Tcp, SaysThatAPortIsTaken) {
+  TcpFixture fixture;
+  auto transport = fixture.Make({});
+  RecordingAcceptor acceptor;
+  std::string bound;
+  ASSERT_TRUE(transport->Listen("127.0.0.1:0", &acceptor, &bound).ok());
+  EXPECT_NE(BindError(bound).find("choose another port"), std::string::npos);
+}
+
+TEST(Tcp, ConnectsByNameOverTheResolver) {
+  TcpFixture fixture;
+  Pair pair(fixture);
+  const std::string port = pair.address.substr(pair.address.rfind(':'));
+  pair.address = "localhost" + port;
+  pair.Open();
+  ASSERT_EQ(pair.connection->Send(Note("by name")), Failure::kNone);
+  EXPECT_TRUE(WaitFor(fixture, [&] { return pair.peer()->received() == 1; }));
+  EXPECT_NE(pair.peer_connection()->peer().find("127.0.0.1:"), std::string::npos);
+}
+
+// A connection that is being opened can be closed, and one that gets no answer times out.
+TEST(Tcp, ConnectTimesOutAndCanBeClosed) {
+  TcpFixture fixture;
+  // A listener whose backlog is full answers no further connect.
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in here{};
+  here.sin_family = AF_INET;
+  here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&here), sizeof(here)), 0);
+  ASSERT_EQ(listen(listener, 0), 0);
+  socklen_t bytes = sizeof(here);
+  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&here), &bytes), 0);
+  const std::string address = "127.0.0.1:" + std::to_string(ntohs(here.sin_port));
+  auto transport = fixture.Make({});
+  std::vector<std::shared_ptr<Recorder>> handlers;
+  ConnectOptions options;
+  options.timeout_us = 200'000;
+  for (int i = 0; i < 6; i++) {
+    handlers.push_back(std::make_shared<Recorder>());
+    auto connection = transport->Connect(address, handlers.back(), options);
+    if (i == 5) connection->Close(Failure::kCancelled);
+  }
+  ASSERT_TRUE(WaitFor(fixture, [&] { return handlers[4]->closed() && handlers[5]->closed(); }));
+  EXPECT_EQ(handlers[4]->why().failure, Failure::kTimedOut);
+  EXPECT_EQ(handlers[5]->why().failure, Failure::kCancelled);
+  close(listener);
+}
+
+TEST(Tcp, MutatedStreamsCloseOnlyThemselves) {
+  std::mt19937_64 random(20250201);
+  TransportOptions options;
+  options.limits.payload_bytes_max = 1 << 20;
+  TcpFixture fixture;
+  Pair pair(fixture, options);
+  pair.acceptor.make = [] {
+    auto recorder = std::make_shared<Recorder>();
+    recorder->keep_payload = false;
+    return recorder;
+  };
+  for (int round = 0; round < 200; round++) {
+    std::vector<std::byte> stream;
+    for (int i = 0; i < 3; i++) {
+      FrameHeader frame;
+      frame.header_bytes = static_cast<uint32_t>(random() % 300);
+      frame.segments = static_cast<uint32_t>(random() % 3);
+      std::vector<uint64_t> segment_bytes;
+      for (uint32_t k = 0; k < frame.segments; k++) segment_bytes.push_back(random() % 5000);
+      for (const uint64_t each : segment_bytes) frame.payload_bytes += each;
+      const auto* head = reinterpret_cast<const std::byte*>(&frame);
+      const auto* table = reinterpret_cast<const std::byte*>(segment_bytes.data());
+      stream.insert(stream.end(), head, head + sizeof(frame));
+      stream.insert(stream.end(), table, table + segment_bytes.size() * sizeof(uint64_t));
+      stream.resize(stream.size() + frame.header_bytes + frame.payload_bytes);
+    }
+    for (uint64_t flips = random() % 4; flips > 0; flips--) {
+      stream[random() % std::min<size_t>(stream.size(), 60)] ^=
+          std::byte{static_cast<uint8_t>(1 << random() % 8)};
+    }
+    if (random() % 2 == 0) stream.resize(random() % stream.size());
+    fixture.SendRaw(pair.address, stream);
+  }
+  const size_t strangers = pair.acceptor.count();
+  pair.connection = pair.Connect(pair.handler);
+  ASSERT_EQ(pair.connection->Send(Note("fine")), Failure::kNone);
+  EXPECT_TRUE(WaitFor(fixture, [&] { return pair.acceptor.handler(strangers)->received() == 1; }));
+  EXPECT_GT(pair.server->stats().protocol_errors, 10u);
+}
 
 }  // namespace
 }  // namespace larder::transport
