@@ -62,8 +62,19 @@ void Fill(const NodeRecord& record, api::Node* out) {
   out->set_build(record.build);
 }
 
+// Takes as long for a wrong token as for a right one.
+bool SameSecret(std::string_view a, std::string_view b) {
+  unsigned char differs = a.size() == b.size() ? 0 : 1;
+  for (size_t i = 0; i < a.size(); i++) {
+    differs |= static_cast<unsigned char>(a[i] ^ (b.empty() ? 0 : b[i % b.size()]));
+  }
+  return differs == 0;
+}
+
 class Service final : public api::Control::Service {
  public:
+  explicit Service(const std::vector<Credential>& credentials) : credentials_(credentials) {}
+
   void SetNode(Node* node) { node_.store(node); }
 
   grpc::Status GetInfo(grpc::ServerContext*, const api::GetInfoRequest*, api::GetInfoResponse* out) override {
@@ -119,16 +130,19 @@ class Service final : public api::Control::Service {
     return grpc::Status::OK;
   }
 
-  grpc::Status Namespaces(grpc::ServerContext*, const api::NamespacesRequest*,
+  grpc::Status Namespaces(grpc::ServerContext* context, const api::NamespacesRequest*,
                           api::NamespacesResponse* out) override {
     Node* node = node_.load();
     if (node == nullptr) return Starting();
+    const Access access = AccessOf(*context);
+    if (!access.allowed) return Denied();
     Result<std::vector<NamespaceInfo>> list = node->Namespaces();
     if (!list.ok()) return FromStatus(list.status());
     std::vector<NamespaceInfo> sorted = std::move(list).value();
     std::sort(sorted.begin(), sorted.end(),
               [](const NamespaceInfo& a, const NamespaceInfo& b) { return a.name_space < b.name_space; });
     for (const NamespaceInfo& each : sorted) {
+      if (!access.MaySee(each.tenant)) continue;
       api::NamespaceInfo* info = out->add_namespaces();
       info->set_hex(ToHex(each.name_space.bytes));
       info->set_tenant(each.tenant);
@@ -140,38 +154,80 @@ class Service final : public api::Control::Service {
     return grpc::Status::OK;
   }
 
-  grpc::Status Clear(grpc::ServerContext*, const api::ClearRequest* in, api::ClearResponse* out) override {
+  grpc::Status Clear(grpc::ServerContext* context, const api::ClearRequest* in,
+                     api::ClearResponse* out) override {
     Node* node = node_.load();
     if (node == nullptr) return Starting();
     Namespace name_space;
     if (Status status = FromHex(in->hex(), &name_space.bytes); !status.ok()) return FromStatus(status);
+    const Access access = AccessOf(*context);
+    if (!access.allowed) return Denied();
+    // A tenant hears of another's namespace what it hears of one that is not there.
+    if (!access.tenant.empty()) {
+      const Result<NamespaceInfo> info = Find(node, name_space);
+      if (!info.ok()) return FromStatus(info.status());
+      if (!access.MaySee(info->tenant)) return FromStatus(NotThere());
+    }
     const Result<uint64_t> removed = node->Clear(name_space);
     if (!removed.ok()) return FromStatus(removed.status());
     out->set_removed_blocks(removed.value());
-    const Result<std::vector<NamespaceInfo>> list = node->Namespaces();
-    if (!list.ok()) return FromStatus(list.status());
-    for (const NamespaceInfo& each : list.value()) {
-      if (each.name_space == name_space) out->set_clear_epoch(each.clear_epoch);
-    }
+    const Result<NamespaceInfo> info = Find(node, name_space);
+    if (info.ok()) out->set_clear_epoch(info->clear_epoch);
     return grpc::Status::OK;
   }
 
  private:
+  struct Access {
+    bool allowed = true;
+    std::string tenant;  // the only one; empty: all
+    bool MaySee(const std::string& name) const { return tenant.empty() || tenant == name; }
+  };
+
+  Access AccessOf(const grpc::ServerContext& context) const {
+    if (credentials_.empty()) return {};
+    const auto given = context.client_metadata().find("authorization");
+    constexpr std::string_view kScheme = "Bearer ";
+    if (given != context.client_metadata().end()) {
+      const std::string_view text(given->second.data(), given->second.size());
+      for (const Credential& each : credentials_) {
+        if (text.starts_with(kScheme) && SameSecret(text.substr(kScheme.size()), each.token))
+          return {true, each.tenant};
+      }
+    }
+    return {false, ""};
+  }
+
+  static Status NotThere() { return {Code::kNotFound, "no such namespace"}; }
+  static Result<NamespaceInfo> Find(const Node* node, const Namespace& name_space) {
+    const Result<std::vector<NamespaceInfo>> list = node->Namespaces();
+    if (!list.ok()) return list.status();
+    for (const NamespaceInfo& each : list.value()) {
+      if (each.name_space == name_space) return each;
+    }
+    return NotThere();
+  }
+
+  static grpc::Status Denied() {
+    return {grpc::StatusCode::UNAUTHENTICATED, "it wants a credential: --token"};
+  }
   static grpc::Status Starting() { return {grpc::StatusCode::UNAVAILABLE, "the node is starting"}; }
+  const std::vector<Credential> credentials_;
   std::atomic<Node*> node_{nullptr};
 };
 
 }  // namespace
 
 struct ControlService::Impl {
+  explicit Impl(const std::vector<Credential>& credentials) : service(credentials) {}
   Service service;
   std::unique_ptr<grpc::Server> server;
 };
 
-Result<std::unique_ptr<ControlService>> ControlService::Start(const std::string& listen) {
+Result<std::unique_ptr<ControlService>> ControlService::Start(const std::string& listen,
+                                                              const std::vector<Credential>& credentials) {
   const Result<HostPort> address = ParseHostPort(listen);
   if (!address.ok()) return address.status();
-  auto impl = std::make_unique<Impl>();
+  auto impl = std::make_unique<Impl>(credentials);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ResourceQuota quota("larder-control");
   quota.Resize(kQuotaBytes).SetMaxThreads(kThreadsMax + 2);  // pollers beside the handlers

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "node/node.h"
 #include "proto/status.h"
@@ -14,7 +15,10 @@ class ControlService {
  public:
   // Listens at once; answers UNAVAILABLE until it has a node, and health says NOT_SERVING until told.
   // Calls run on up to 32 threads; more than that at a time are answered RESOURCE_EXHAUSTED.
-  static Result<std::unique_ptr<ControlService>> Start(const std::string& listen);
+  // With credentials, Namespaces and Clear want one (metadata `authorization: Bearer TOKEN`) and keep to its
+  // tenant; info, stats and health are everybody's.
+  static Result<std::unique_ptr<ControlService>> Start(const std::string& listen,
+                                                       const std::vector<Credential>& credentials);
   ~ControlService();  // cancels what still runs
 
   const std::string& address() const { return address_; }  // as bound

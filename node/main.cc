@@ -103,7 +103,7 @@ struct Daemon {
         HttpServer::Start(http_options, [this](std::string_view path) { return endpoints.Handle(path); });
     if (!http_started.ok()) return Invalid("http_listen: " + http_started.status().text());
     http = std::move(http_started).value();
-    auto control_started = ControlService::Start(config.control_listen);
+    auto control_started = ControlService::Start(config.control_listen, loaded.credentials);
     if (!control_started.ok()) return Invalid("control_listen: " + control_started.status().text());
     control = std::move(control_started).value();
     uint64_t seed = 0;

@@ -34,8 +34,9 @@ void ForEachInParallel(size_t count, const std::function<void(size_t)>& work);
 Status AskInfo(const std::string& address, uint64_t timeout_us, control::v1::GetInfoResponse* out);
 Status AskStats(const std::string& address, uint64_t timeout_us, control::v1::StatsResponse* out);
 Status AskHealth(const std::string& address, uint64_t timeout_us, std::string* out);
-Status AskNamespaces(const std::string& address, uint64_t timeout_us, control::v1::NamespacesResponse* out);
-Status AskClear(const std::string& address, uint64_t timeout_us, const std::string& hex,
+Status AskNamespaces(const std::string& address, const Globals& globals,
+                     control::v1::NamespacesResponse* out);
+Status AskClear(const std::string& address, const Globals& globals, const std::string& hex,
                 control::v1::ClearResponse* out);
 
 }  // namespace larder::cli

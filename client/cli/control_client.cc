@@ -29,6 +29,9 @@ Status FromGrpc(const std::string& address, const grpc::Status& status) {
     case grpc::StatusCode::NOT_FOUND:
       code = Code::kNotFound;
       break;
+    case grpc::StatusCode::UNAUTHENTICATED:
+      code = Code::kDenied;
+      break;
     case grpc::StatusCode::INVALID_ARGUMENT:
       code = Code::kInvalid;
       break;
@@ -41,7 +44,7 @@ Status FromGrpc(const std::string& address, const grpc::Status& status) {
 template <typename Service, typename Request, typename Response>
 Status Ask(const std::string& address, uint64_t timeout_us,
            grpc::Status (Service::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-           const Request& request, Response* out) {
+           const Request& request, Response* out, const std::string& token = "") {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kAnswerBytesMax);
   const auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
@@ -50,6 +53,7 @@ Status Ask(const std::string& address, uint64_t timeout_us,
   for (;;) {
     grpc::ClientContext context;
     context.set_deadline(deadline);
+    if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
     const grpc::Status status = (stub.get()->*method)(&context, request, out);
     const bool busy = status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED;  // too many ask at once
     if (!busy || std::chrono::system_clock::now() + kBusyPause >= deadline) return FromGrpc(address, status);
@@ -76,16 +80,17 @@ Status AskHealth(const std::string& address, uint64_t timeout_us, std::string* o
   return status;
 }
 
-Status AskNamespaces(const std::string& address, uint64_t timeout_us, api::NamespacesResponse* out) {
-  return Ask<api::Control>(address, timeout_us, &api::Control::Stub::Namespaces, api::NamespacesRequest(),
-                           out);
+Status AskNamespaces(const std::string& address, const Globals& globals, api::NamespacesResponse* out) {
+  return Ask<api::Control>(address, globals.timeout_us, &api::Control::Stub::Namespaces,
+                           api::NamespacesRequest(), out, globals.token);
 }
 
-Status AskClear(const std::string& address, uint64_t timeout_us, const std::string& hex,
+Status AskClear(const std::string& address, const Globals& globals, const std::string& hex,
                 api::ClearResponse* out) {
   api::ClearRequest request;
   request.set_hex(hex);
-  return Ask<api::Control>(address, timeout_us, &api::Control::Stub::Clear, request, out);
+  return Ask<api::Control>(address, globals.timeout_us, &api::Control::Stub::Clear, request, out,
+                           globals.token);
 }
 
 }  // namespace larder::cli

@@ -59,6 +59,27 @@ void JudgeReach(const NodeView& view, const Probe& probe, Judgement* out) {
   }
 }
 
+uint64_t Gauge(const NodeView& view, const std::string& name) {
+  const auto it = view.stats.gauges().find(name);
+  return it == view.stats.gauges().end() || it->second < 0 ? 0 : static_cast<uint64_t>(it->second);
+}
+
+// What a node counted that it should not have had to.
+void JudgeCounters(const NodeView& view, Judgement* out) {
+  const auto bad = view.stats.counters().find("larder_reports_dropped_total");
+  if (bad != view.stats.counters().end() && bad->second != 0) {
+    out->Problem(
+        view.record.id + " found " + std::to_string(bad->second) + " blocks corrupt in its own memory",
+        "no reader was served them, but the memory is suspect: look for ECC errors (dmesg, edac-util)");
+  }
+  const uint64_t open = Gauge(view, "process_open_fds"), max = Gauge(view, "process_max_fds");
+  if (max != 0 && open * 10 > max * 9) {
+    out->Problem(
+        view.record.id + " has " + std::to_string(open) + " of " + std::to_string(max) + " files open",
+        "raise its limit of open files (LimitNOFILE): each connection is one");
+  }
+}
+
 // What places blocks. The rest of a record (HTTP address, incarnation) may differ between two nodes' views of
 // a third: a static list doesn't have it.
 std::string PlacementText(const NodeTable& table) {
@@ -175,7 +196,10 @@ void JudgeLocal(const std::vector<NodeView>& views, const LocalFacts& local, Jud
 std::vector<Finding> Judge(const std::vector<NodeView>& views, const std::vector<Probe>& probes,
                            const LocalFacts& local) {
   Judgement out;
-  for (size_t i = 0; i < views.size(); i++) JudgeReach(views[i], probes[i], &out);
+  for (size_t i = 0; i < views.size(); i++) {
+    JudgeReach(views[i], probes[i], &out);
+    JudgeCounters(views[i], &out);
+  }
   JudgeTables(views, &out);
   JudgeVersions(views, &out);
   JudgeAddresses(views, &out);

@@ -25,8 +25,7 @@ std::map<std::string, Sum> Collect(const Globals& globals, std::vector<std::stri
   for (const NodeView& view : LookAtCluster(globals)) {
     control::v1::NamespacesResponse list;
     Status status(Code::kUnavailable, view.control_error);
-    if (view.control_error.empty())
-      status = AskNamespaces(view.record.control_address, globals.timeout_us, &list);
+    if (view.control_error.empty()) status = AskNamespaces(view.record.control_address, globals, &list);
     if (!status.ok()) {
       failed->push_back(view.record.id + ": " + status.text());
       continue;
@@ -105,7 +104,7 @@ int Clear(const Globals& globals, const std::string& prefix) {
   uint64_t removed = 0;
   for (const std::string& address : sum.nodes) {
     control::v1::ClearResponse response;
-    const Status status = AskClear(address, globals.timeout_us, hex, &response);
+    const Status status = AskClear(address, globals, hex, &response);
     if (status.ok())
       removed += response.removed_blocks();
     else

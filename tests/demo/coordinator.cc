@@ -105,7 +105,7 @@ class Player {
 
   Totals Run(const std::function<bool()>& stop) {
     start_us_ = heard_us_ = NowUs();
-    while (totals_.failure.empty() && totals_.requests < requests_.size() && !totals_.interrupted) {
+    while (totals_.failure.empty() && !Done() && !totals_.interrupted) {
       const uint64_t now_us = NowUs();
       if (ready_ == 2) Hand(now_us);
       Listen(now_us);
@@ -118,6 +118,9 @@ class Player {
   }
 
  private:
+  // The last result of decode may be here before that of prefill.
+  bool Done() const { return std::min(totals_.requests, totals_.prefilled) == requests_.size(); }
+
   // Both workers get a request at the same moment: decode's waits meet prefill's writes.
   void Hand(uint64_t now_us) {
     while (handed_ < requests_.size() && handed_ < totals_.requests + options_.window &&
@@ -154,7 +157,7 @@ class Player {
       for (json object; worker.NextLine(&object);) Take(&worker, object);
     }
     const uint64_t patience_us = ready_ == 2 ? kSilenceMaxUs : kReadyTimeoutUs;
-    if (handed_ > totals_.requests || ready_ < 2) {
+    if (handed_ > std::min(totals_.requests, totals_.prefilled) || ready_ < 2) {
       if (NowUs() - heard_us_ > patience_us) totals_.failure = "the workers have gone silent";
     }
   }

@@ -353,7 +353,8 @@ class Tool(Case):
 
     def test_credentials_hold(self):
         path = self.folder / "credentials.toml"
-        path.write_text("[[credentials]]\nname = 'prefill'\ntoken = '0123456789abcdef'\ntenant = 't'\n")
+        path.write_text("[[credentials]]\nname = 'prefill'\ntoken = '0123456789abcdef'\ntenant = 't'\n"
+                        "[[credentials]]\nname = 'other'\ntoken = 'fedcba9876543210'\ntenant = 'u'\n")
         node = self.node("--credentials", str(path))
         self.assertEqual(node.ctl("ping").returncode, 1)
         self.assertEqual(node.ctl("ping", "--token", "wrong").returncode, 1)
@@ -361,6 +362,17 @@ class Tool(Case):
         self.assertEqual(node.ctl("ping", env=right).returncode, 0)
         self.assertEqual(node.ctl("put", "-", "--name", "n", "--tenant", "t", stdin=b"x", env=right).returncode, 0)
         self.assertEqual(node.ctl("put", "-", "--name", "n", "--tenant", "u", stdin=b"x", env=right).returncode, 1)
+        control = ("--control", node.report["control"])
+        spaces = json.loads(node.ctl(*control, "namespaces", "--json", env=right).stdout)["namespaces"]
+        self.assertEqual([space["tenant"] for space in spaces], ["t"])
+        strangers = node.ctl(*control, "namespaces")
+        self.assertEqual(strangers.returncode, 1)
+        self.assertIn(b"credential", strangers.stderr)
+        self.assertEqual(node.ctl(*control, "clear", spaces[0]["hex"]).returncode, 1)
+        other = {"LARDER_TOKEN": "fedcba9876543210"}
+        self.assertEqual(json.loads(node.ctl("namespaces", "--json", env=other).stdout)["namespaces"], [])
+        self.assertEqual(node.ctl("clear", spaces[0]["hex"], env=other).returncode, 1)
+        self.assertEqual(node.ctl(*control, "clear", spaces[0]["hex"], env=right).returncode, 0)
 
     def test_sizing_says_what_the_literature_says(self):
         opt = json.loads(run(CTL, "sizing", "opt-13b", "--tokens", "2048", "--json").stdout)

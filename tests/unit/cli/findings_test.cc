@@ -82,6 +82,15 @@ TEST(Doctor, FindsNodesThatStopOrDoNotServe) {
   EXPECT_EQ(Text(views), "! node-0 is stopping\n! node-1 says NOT_SERVING\n");
 }
 
+TEST(Doctor, FindsBadMemoryAndScarceFiles) {
+  auto views = Healthy();
+  (*views[0].stats.mutable_counters())["larder_reports_dropped_total"] = 2;
+  (*views[1].stats.mutable_gauges())["process_open_fds"] = 950;
+  (*views[1].stats.mutable_gauges())["process_max_fds"] = 1000;
+  EXPECT_EQ(Text(views),
+            "! node-0 found 2 blocks corrupt in its own memory\n! node-1 has 950 of 1000 files open\n");
+}
+
 TEST(Doctor, FindsTablesThatDiffer) {
   auto views = Healthy();
   views[1].table.nodes[0].weight = 2;

@@ -19,6 +19,16 @@ struct Random {
   }
 };
 
+std::vector<Extent> CutAtRandom(Bytes& memory, Random& random) {
+  std::vector<Extent> extents;
+  for (size_t at = 0; at < memory.size();) {
+    const size_t bytes = std::min<size_t>(memory.size() - at, 1 + random(2000));
+    extents.push_back({memory.data() + at, bytes});
+    at += bytes;
+  }
+  return extents;
+}
+
 // A block with parts of random sizes, cut into sources by layers and heads at random, landed in random
 // extents and steps: byte for byte what it should be.
 void LandOnce(uint64_t seed) {
@@ -60,12 +70,7 @@ void LandOnce(uint64_t seed) {
     layer = next;
   }
   Bytes memory(whole.size());
-  std::vector<Extent> extents;
-  for (size_t at = 0; at < memory.size();) {
-    const size_t bytes = std::min<size_t>(memory.size() - at, 1 + random(2000));
-    extents.push_back({memory.data() + at, bytes});
-    at += bytes;
-  }
+  const std::vector<Extent> extents = CutAtRandom(memory, random);
   std::vector<uint64_t> segment_bytes;
   for (const Bytes& segment : segments) segment_bytes.push_back(segment.size());
   const LandingTarget target{ask, extents};
