@@ -94,7 +94,8 @@ bool Core::MayHold(Peer* peer, size_t lane, uint64_t bytes) {
   const uint64_t quarters = lane == static_cast<size_t>(Priority::kBatch) ? 3 : 4;
   if (peer->bytes_in_flight + bytes > options_.client.peer_bytes_in_flight_max / 4 * quarters) return false;
   if (bytes_in_flight_ + bytes > options_.client.bytes_in_flight_max / 4 * quarters) {
-    hungry_.push_back(peer);
+    if (!peer->hungry) hungry_.push_back(peer);
+    peer->hungry = true;
     return false;
   }
   return true;
@@ -116,7 +117,10 @@ void Core::Unhold(Peer* peer, uint64_t bytes) {
   peer->bytes_in_flight -= bytes;
   bytes_in_flight_ -= bytes;
   MarkDirty(peer);
-  for (Peer* hungry : hungry_) MarkDirty(hungry);
+  for (Peer* hungry : hungry_) {
+    hungry->hungry = false;
+    MarkDirty(hungry);
+  }
   hungry_.clear();
 }
 

@@ -120,12 +120,7 @@ void Core::End(Operation* operation, Code why) {
       call->stop->store(true, std::memory_order_relaxed);
       for (const uint64_t token : call->tokens) effects_->CancelSend(link->id, token);
     }
-    if (why == Code::kCancelled) {
-      larder::Cancel cancel;
-      cancel.request_id = call->request_id;
-      Transmit(link, Encode(Envelope{Verb::kCancel, false, link->lane, Code::kOk, 0, ++last_id_}, cancel),
-               nullptr);
-    }
+    if (why == Code::kCancelled) CancelAtNode(*call);
     UnreachableKeys(operation, call->keys, reason);
     Forget(call);
   }
@@ -134,6 +129,14 @@ void Core::End(Operation* operation, Code why) {
   if (operation->sends + operation->landings != 0) {
     timers_.insert({now_us_ + kGraceUs, TimerKind::kGrace, operation->id});
   }
+}
+
+// So that the node does no work for an answer that nobody wants. After a deadline it knows by itself.
+void Core::CancelAtNode(const Call& call) {
+  larder::Cancel cancel;
+  cancel.request_id = call.request_id;
+  const Envelope envelope{Verb::kCancel, false, call.link->lane, Code::kOk, 0, ++last_id_};
+  Transmit(call.link, Encode(envelope, cancel), nullptr);
 }
 
 // Takes the operation's work out of every queue.
@@ -192,8 +195,12 @@ void Core::MayComplete(Operation* operation) {
 void Core::Finish(Operation* operation) {
   timers_.erase({operation->deadline_us, TimerKind::kDeadline, operation->id});
   const std::vector<Call*> calls = operation->calls;
-  for (Call* call : calls) Forget(call);
-  if (!operation->ending) DropWaiting(operation, Presence::kUnreachable);
+  for (Call* call : calls) {
+    CancelAtNode(*call);
+    Forget(call);
+  }
+  if (operation->kind == Kind::kWait)
+    DropWaiting(operation, Presence::kUnreachable);  // it may be known early
   Completion completion;
   completion.id = operation->id;
   completion.user_data = operation->user_data;

@@ -101,6 +101,7 @@ class Core {
   // core.cc: life of an operation
   void Start(Operation* operation);
   void End(Operation* operation, Code why);
+  void CancelAtNode(const Call& call);
   void DropWaiting(Operation* operation, Presence reason);
   void SettleRest(Operation* operation, Code why);
   void MayComplete(Operation* operation);
@@ -114,6 +115,7 @@ class Core {
   Link* FindLink(LinkId id);
   Link* Connect(Peer* peer, const Endpoint& endpoint, Priority lane);
   void ConnectSeeds();
+  void OnHelloError(Link* link, Code code, ByteView record);
   void OnHello(Link* link, const Envelope& envelope, ByteView record);
   void Adopt(Link* link);
   void OpenNamespace(Link* link, uint32_t name_space);
@@ -134,7 +136,8 @@ class Core {
   bool NeedsIntroduction(const Peer& peer) const;
   Endpoint EndpointOf(const Peer& peer) const;
   void EnsureLinks(Peer* peer, size_t lane);
-  void MarkDown(Peer* peer, const std::string& why);
+  void MarkDown(Peer* peer, const std::string& why, Presence reason = Presence::kUnreachable);
+  void RetirePeers();
   void FailWork(Peer* peer, Presence reason, const Status& why);
   void FailShare(const Share& share, Presence reason, const Status& why);
   void FailNamespace(Peer* peer, uint32_t name_space, const Status& why);

@@ -32,12 +32,11 @@ void Core::RouteTargets(GetOperation* get, std::vector<uint32_t> items) {
     }
     Peer* peer = Candidate(target.ref.hash, target.copy, false);
     while (peer != nullptr && !Usable(peer)) {
-      if (!target.answered) get->results[item].reason = Presence::kUnreachable;
+      if (!target.answered) get->results[item].reason = peer->down_reason;
       target.repeats = 0;
       peer = Candidate(target.ref.hash, ++target.copy, false);
     }
     if (peer == nullptr) {
-      if (!target.answered) get->results[item].reason = Presence::kUnreachable;
       const Presence reason = get->results[item].reason;
       SettleTarget(get, item, target.corrupt ? Outcome::kCorrupt : OutcomeOf(reason),
                    target.corrupt ? Presence::kCorrupt : reason);

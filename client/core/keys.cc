@@ -87,7 +87,7 @@ void Core::RouteKeys(Operation* operation, const KeySubset& keys, Presence reaso
       operation->open_items -= CountOf(operation, subset);
       MayComplete(operation);
     } else if (!Usable(peer)) {
-      NextHome(operation, subset, Presence::kUnreachable);
+      NextHome(operation, subset, peer->down_reason);
     } else {
       QueueKeys(operation, peer, std::move(subset));
     }

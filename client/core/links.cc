@@ -97,15 +97,25 @@ void Core::OpenNamespace(Link* link, uint32_t name_space) {
   Transmit(link, Encode(EnvelopeFor(*sent), open), nullptr);
 }
 
+// Wrong token, wrong version: no use to ask again soon.
+void Core::OnHelloError(Link* link, Code code, ByteView record) {
+  ErrorText error;
+  const Status decoded = Decode(record, &error);
+  const Status why(code, decoded.ok() ? error.text : "the node refused the connection");
+  if (link->peer != nullptr) MarkDown(link->peer, why.ToString(), Presence::kRefused);
+  CloseLink(link, transport::Failure::kRefused);
+  if (routing_ != nullptr || (code != Code::kDenied && code != Code::kUnsupported)) return;
+  for (const auto& [id, operation] : operations_) {
+    if (operation->kind != Kind::kOpen) continue;
+    operation->status = why;
+    operation->open_items = 0;
+    MayComplete(operation.get());
+  }
+}
+
 void Core::OnHello(Link* link, const Envelope& envelope, ByteView record) {
   HelloReply reply;
-  if (envelope.code != Code::kOk) {
-    ErrorText error;
-    const Status decoded = Decode(record, &error);
-    const std::string why = std::string(CodeName(envelope.code)) + (decoded.ok() ? ": " + error.text : "");
-    if (link->peer != nullptr) MarkDown(link->peer, why);
-    return CloseLink(link, transport::Failure::kRefused);
-  }
+  if (envelope.code != Code::kOk) return OnHelloError(link, envelope.code, record);
   const Status decoded = Decode(record, &reply);
   if (!decoded.ok()) return Misbehaved(link, decoded.ToString());
   if (reply.version < kWireVersionMin || reply.version > kWireVersionMax || reply.requests_max == 0) {
@@ -155,6 +165,7 @@ void Core::Adopt(Link* link) {
       return;
     }
     link->peer = found->second.get();
+    link->endpoint.address = link->peer->record.data_address;  // the seed's text may be another name for it
     link->peer->lanes[static_cast<size_t>(link->lane)].links.push_back(link);
   }
   Peer* peer = link->peer;

@@ -110,7 +110,9 @@ Result<std::unique_ptr<Operation>> MakeGet(const NamespaceHandle& ns, std::span<
     if (target.bytes == 0) return Invalid("a get without memory to land in");
     operation->targets.push_back(target);
   }
-  operation->results.resize(items.size());
+  BlockResult unknown;
+  unknown.reason = Presence::kUnreachable;  // until a node says better
+  operation->results.assign(items.size(), unknown);
   return std::unique_ptr<Operation>(std::move(operation));
 }
 

@@ -45,6 +45,7 @@ void Core::OnRouting(std::shared_ptr<const Routing> routing, uint64_t now_us) {
     peer_of_node_.push_back(peer.get());
     MarkDirty(peer.get());
   }
+  RetirePeers();
   std::vector<Link*> links;
   for (const auto& [id, link] : links_) links.push_back(link.get());
   for (Link* link : links) {
@@ -56,6 +57,18 @@ void Core::OnRouting(std::shared_ptr<const Routing> routing, uint64_t now_us) {
     MayComplete(operation.get());
   }
   Settle();
+}
+
+// Nodes that left the table are forgotten once nothing is under way with them.
+void Core::RetirePeers() {
+  for (auto at = peers_.begin(); at != peers_.end();) {
+    Peer* peer = at->second.get();
+    size_t links = 0;
+    for (const Lane& lane : peer->lanes) links += lane.links.size();
+    const bool idle = links == 0 && peer->bytes_in_flight == 0 && !peer->dirty && !peer->hungry;
+    if (peer->retired && links != 0) MarkDirty(peer);
+    at = peer->retired && idle ? peers_.erase(at) : std::next(at);
+  }
 }
 
 // False: a miss at once. A node that is left alone is probed in the background once its time is up.
@@ -124,7 +137,7 @@ void Core::EnsureLinks(Peer* peer, size_t lane_index) {
 }
 
 // The node is left alone for a while, doubling; all that waits for it is answered now.
-void Core::MarkDown(Peer* peer, const std::string& why) {
+void Core::MarkDown(Peer* peer, const std::string& why, Presence reason) {
   if (closing_) return;
   const uint64_t least_us = std::max<uint64_t>(options_.client.backoff_min_us, 1);
   const uint64_t most_us = std::max(options_.client.backoff_max_us, least_us);
@@ -133,11 +146,12 @@ void Core::MarkDown(Peer* peer, const std::string& why) {
   peer->last_error = why;
   if (!peer->down) ++stats_.peers_down;
   peer->down = true;
+  peer->down_reason = reason;
   for (Lane& lane : peer->lanes) {
     const std::vector<Link*> links = lane.links;
     for (Link* link : links) CloseLink(link, transport::Failure::kUnreachable);
   }
-  FailWork(peer, Presence::kUnreachable, Status(Code::kUnavailable, peer->record.id + ": " + why));
+  FailWork(peer, reason, Status(Code::kUnavailable, peer->record.id + ": " + why));
 }
 
 void Core::FailWork(Peer* peer, Presence reason, const Status& why) {
@@ -202,13 +216,21 @@ void Core::MarkDirty(Peer* peer) {
 
 void Core::Pump(Peer* peer) {
   for (size_t lane = 0; lane < kLanes; ++lane) PumpLane(peer, lane);  // interactive first
+  if (!peer->retired) return;
+  for (const Lane& lane : peer->lanes) {
+    const std::vector<Link*> links = lane.links;
+    for (Link* link : links) {
+      if (link->calls.empty() && lane.shares.empty() && lane.waiting.empty())
+        CloseLink(link, transport::Failure::kNone);
+    }
+  }
 }
 
 void Core::PumpLane(Peer* peer, size_t lane_index) {
   Lane& lane = peer->lanes[lane_index];
   if (closing_ || (lane.waiting.empty() && lane.shares.empty() && lane.notices.empty())) return;
   if (peer->down) {
-    return FailWork(peer, Presence::kUnreachable,
+    return FailWork(peer, peer->down_reason,
                     Status(Code::kUnavailable, peer->record.id + ": " + peer->last_error));
   }
   EnsureLinks(peer, lane_index);

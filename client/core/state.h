@@ -106,8 +106,10 @@ struct Peer {
   bool avoid_shm = false;   // could not be reached that way since it was introduced last
   bool avoid_ucx = false;
   bool down = false;  // left alone until retry_us, then probed
+  Presence down_reason = Presence::kUnreachable;
   bool was_up = false;
-  bool dirty = false;  // to be pumped before the core returns
+  bool dirty = false;   // to be pumped before the core returns
+  bool hungry = false;  // stopped by the budget of all peers
   uint64_t retry_us = 0;
   uint64_t backoff_us = 0;
   std::string last_error;

@@ -315,6 +315,34 @@ TEST_F(Hostile, ARefusedNamespaceRefusesItsBlocks) {
   EXPECT_EQ(GetChecked(Chain(1), 8192)[0].outcome, Outcome::kRefused);
 }
 
+TEST_F(Hostile, AWrongTokenIsSaidAtOnce) {
+  StartNodes(1);
+  nodes_[0]->manners = [](const Envelope&) { return Manners::kDenied; };
+  ClientOptions options;
+  options.seeds = {nodes_[0]->address()};
+  options.transport = "tcp";
+  const auto client = Client::Open(options, 60'000'000);
+  EXPECT_EQ(client.status().code(), Code::kDenied);
+  EXPECT_EQ(client.status().text(), "who are you");
+}
+
+TEST_F(Hostile, AWaitThatIsDecidedEarlyEndsEarly) {
+  StartNodes(3);
+  OpenClient();
+  const auto chain = Chain(30);
+  const size_t first = Order(chain[0])[0];
+  for (size_t i = 0; i < 3; ++i) {
+    if (i == first) continue;  // the others would wait for ever
+    nodes_[i]->manners = [](const Envelope& envelope) {
+      return envelope.verb == Verb::kWait ? Manners::kSwallow : Manners::kAnswer;
+    };
+  }
+  WaitRequest wait;
+  wait.chain = chain;
+  EXPECT_EQ(client_->Wait(ns_, wait, {.deadline_us = 60'000'000}), 0u);
+  EXPECT_EQ(client_->stats().operations, 0u);
+}
+
 TEST_F(Hostile, OpenEndsByItsDeadlineWhenNoSeedAnswers) {
   ClientOptions options;
   options.seeds = {"127.0.0.1:1", "127.0.0.1:2"};
