@@ -16,6 +16,7 @@ std::byte* HeapSlabs::Make(uint64_t bytes) {
   if (live.size() >= slabs_max) return nullptr;
   void* raw = std::calloc(1, bytes + 4096);  // pages come as they are used
   auto* base = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(raw) + 4095) / 4096 * 4096);
+  if (touch_pages) std::memset(base, 1, bytes), std::memset(base, 0, bytes);
   live.insert(base);
   raw_of[base] = raw;
   return base;

@@ -23,6 +23,7 @@ class HeapSlabs : public SlabSource {
 
   Owner* owner = nullptr;  // told when slabs are gone; nullptr: nobody
   bool gone_at_once = true;
+  bool touch_pages = false;  // as they are made, so that resident memory can be accounted
   uint64_t slabs_max = UINT64_MAX;
   std::set<std::byte*> live;
   std::map<std::byte*, void*> raw_of;
