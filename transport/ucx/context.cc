@@ -74,6 +74,8 @@ std::vector<std::pair<const char*, std::string>> Settings(const TransportOptions
       {"WARN_UNUSED_ENV_VARS", "n"},
   };
   if (!device.empty()) settings.emplace_back("NET_DEVICES", device);
+  // A close by force in mid-send aborts the process when TCP sends without a copy (uct_iface.h:884).
+  if (Context::IsTcpOnly(options)) settings.emplace_back("ZCOPY_THRESH", "inf");
   // Without these, error handling moves same-host payload to TCP.
   if (Names(tls, {"posix", "sysv", "sm", "shm", "all"})) settings.emplace_back("MM_ERROR_HANDLING", "y");
   if (Names(tls, {"cma", "sm", "shm", "all"})) settings.emplace_back("MEMORY_INVALIDATE", "y");

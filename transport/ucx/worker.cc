@@ -279,6 +279,9 @@ void Worker::ShutDown() {
   if (before_end) before_end();
   if (worker_ != nullptr) ucp_worker_destroy(worker_);
   orphans_.clear();
+  // Turns that were still to come: they hold their connections, and those hold this.
+  ready_.clear();
+  ready_batch_.clear();
   const auto connections = std::move(connections_);
   connections_.clear();
   for (const auto& [raw, connection] : connections) connection->FinishWithoutUcx();
