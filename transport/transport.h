@@ -182,8 +182,9 @@ class Transport {
   // tcp, ucx: "host:port", port 0 binds any. shm: path of a Unix socket. `bound` is the address to connect
   // to.
   virtual Error Listen(const std::string& address, Acceptor* acceptor, std::string* bound) = 0;
-  // Never blocks: OnOpen or OnClosed follows on the connection's thread. The handler is kept until OnClosed
-  // returned. Shared, since any thread may Send while the connection's own thread closes it.
+  // Never blocks: OnOpen or OnClosed follows on the connection's thread (nullptr and neither after Shutdown).
+  // The handler is kept until OnClosed returned. Shared, since any thread may Send while the connection's own
+  // thread closes it.
   virtual std::shared_ptr<Connection> Connect(const std::string& address, std::shared_ptr<Handler> handler,
                                               const ConnectOptions& options) = 0;
   virtual Error AddRegion(const Region& region) = 0;

@@ -13,7 +13,8 @@ namespace larder::transport {
 namespace {
 
 constexpr size_t kReceiveTurnBytes = 4 << 20;
-constexpr size_t kStepBytes = 1 << 20;
+constexpr size_t kReceiveStepBytes = 1 << 20;
+constexpr size_t kSendStepBytes = 2 << 20;
 constexpr size_t kHeaderReadBytes = 16 * 1024;  // more would copy payload that came behind a header
 constexpr size_t kTailBytes = 4096;             // room for the next header behind the end of a payload
 constexpr size_t kBegunFramesMax = 64;
@@ -50,7 +51,8 @@ void TcpConnection::ReadTurn() {
       moved = ReceiveHeaders();
       drained = moved < kHeaderReadBytes;
     } else {
-      const size_t step = static_cast<size_t>(std::min<uint64_t>({incoming_.payload_left, kStepBytes, left}));
+      const size_t step =
+          static_cast<size_t>(std::min<uint64_t>({incoming_.payload_left, kReceiveStepBytes, left}));
       moved = incoming_.landed ? ReceivePayload(step, &drained) : DiscardPayload(step, &drained);
     }
     left -= std::min(left, moved);
@@ -150,7 +152,7 @@ void TcpConnection::Refill(size_t step_bytes) {
 }
 
 void TcpConnection::WriteTurn() {
-  const size_t step_bytes = batch() ? kBatchStepBytes : kStepBytes;
+  const size_t step_bytes = batch() ? kBatchStepBytes : kSendStepBytes;
   Refill(step_bytes);
   const bool full = !active_.empty() && !WriteStep(step_bytes);
   if (closing()) return;
