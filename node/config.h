@@ -88,6 +88,8 @@ namespace larder::node {
     "movers poll so long before they sleep; more costs CPU and gains little") \
   X(Count,    connections_max, "connections_max", "4096", "1", "1000000", \
     "data connections at once; more are refused") \
+  X(Duration, hello_timeout,  "hello_timeout",  "5s",  "100ms", "10m", \
+    "a new connection that has not said hello in full for so long is closed") \
   X(Count,    requests_per_connection_max, "requests_per_connection_max", "256", "1", "65536", \
     "unanswered requests of a connection; more are answered busy") \
   X(Count,    mailbox_max,    "mailbox_max",    "65536", "1024", "16777216", \

@@ -28,6 +28,7 @@ NodeOptions NodeOptionsOf(const LoadedConfig& loaded, const std::string& shm_pat
   out.zone = config.zone;
   out.movers = static_cast<int>(config.movers);
   out.connections_max = count(config.connections_max);
+  out.hello_timeout_us = config.hello_timeout;
   out.requests_per_connection_max = count(config.requests_per_connection_max);
   out.mailbox_max = count(config.mailbox_max);
   out.owner_spin_us = count(config.owner_spin);

@@ -140,6 +140,10 @@ constexpr Metric kMetrics[] = {
     {{"larder_sessions", "", "Connections that said hello.", kGauge}, OWNER(sessions)},
     {{"larder_namespaces", "", "Namespaces known.", kGauge}, OWNER(namespaces)},
 
+    {{"larder_connections_refused_total", "", "Connections turned away beyond connections_max.", kCounter},
+     [](In in, Sink& out) { out.Add(in.info.connections_refused); }},
+    {{"larder_hello_timeouts_total", "", "Connections closed because they said no hello in time.", kCounter},
+     [](In in, Sink& out) { out.Add(in.info.hello_timeouts); }},
     {{"larder_transport_connections", "", "Open connections, by transport.", kGauge}, TRANSPORT(connections)},
     {{"larder_transport_sent_bytes_total", "bytes", "Payload sent.", kCounter}, TRANSPORT(sent_bytes)},
     {{"larder_transport_received_bytes_total", "bytes", "Payload received.", kCounter},

@@ -76,6 +76,7 @@ struct Node::Impl final : OwnerPort, transport::Acceptor {
   std::atomic<bool> ready{false};
   std::atomic<bool> draining{false};
   std::atomic<uint64_t> next_session{1};
+  std::atomic<uint64_t> connections_refused{0};
   std::shared_ptr<SessionShared> shared = std::make_shared<SessionShared>();
 
   // In the order in which they are made; Stop ends them as they depend on each other.
@@ -109,7 +110,8 @@ Status Node::Impl::Start() {
   background = std::make_unique<Background>();
   slabs = std::make_unique<SlabMemory>(SlabMemoryOptions{options.huge_pages, options.prefault}, raw,
                                        background.get(), [this](std::byte* base) { SlabGone(base); });
-  OwnerThreadOptions owner_options{options.owner, options.mailbox_max, options.owner_spin_us};
+  OwnerThreadOptions owner_options{options.owner, options.mailbox_max, options.owner_spin_us,
+                                   options.hello_timeout_us};
   owner = std::make_unique<OwnerThread>(owner_options, slabs.get(), background.get());
 
   BoundAddresses bound;
@@ -150,7 +152,11 @@ Status Node::Impl::AddTransport(const char* name, const std::string& address, st
 
 std::shared_ptr<transport::Handler> Node::Impl::OnAccept(
     const std::shared_ptr<transport::Connection>& connection) {
-  if (!ready || stopped || owner->session_count() >= options.connections_max) return nullptr;
+  if (!ready || stopped) return nullptr;
+  if (owner->session_count() >= options.connections_max) {
+    ++connections_refused;
+    return nullptr;
+  }
   auto session = std::make_shared<ClientSession>(next_session++, connection, shared);
   owner->Register(session, connection);
   return session;
@@ -190,6 +196,8 @@ NodeInfo Node::info() const {
   for (const auto& transport : impl_->transports) out.transports.emplace_back(transport->name());
   out.huge_pages = impl_->slabs->huge_pages_used() ? "2MiB" : "none";
   out.prefaulted_bytes = impl_->slabs->prefaulted_bytes();
+  out.connections_refused = impl_->connections_refused;
+  out.hello_timeouts = impl_->shared->hello_timeouts;
   return out;
 }
 

@@ -25,6 +25,7 @@ struct NodeOptions {
   std::string zone;
   int movers = 2;  // I/O threads of each transport
   uint32_t connections_max = 4096;
+  uint64_t hello_timeout_us = 5'000'000;       // a connection without a hello is closed after so long
   uint32_t requests_per_connection_max = 256;  // unanswered ones
   uint32_t mailbox_max = 65536;         // events that wait for the owner; requests beyond are answered busy
   uint32_t owner_spin_us = 0;           // the owner's thread looks for work so long before it sleeps
@@ -45,6 +46,8 @@ struct NodeInfo {
   std::vector<std::string> transports;  // "tcp", "shm", "ucx"
   std::string huge_pages;               // "2MiB" or "none"
   uint64_t prefaulted_bytes = 0;
+  uint64_t connections_refused = 0;  // beyond connections_max
+  uint64_t hello_timeouts = 0;       // closed because they did not say hello in time
 };
 
 struct MoverStats {

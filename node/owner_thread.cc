@@ -70,8 +70,31 @@ bool OwnerThread::Call(const std::function<void(Owner&)>& call) {
 
 void OwnerThread::Register(const std::shared_ptr<ClientSession>& session,
                            const std::shared_ptr<transport::Connection>& connection) {
-  const std::lock_guard lock(peers_mutex_);
-  peers_.emplace(session->id(), Peer{session, connection});
+  bool first = false;
+  {
+    const std::lock_guard lock(peers_mutex_);
+    peers_.emplace(session->id(), Peer{session, connection});
+    first = newcomers_.empty();
+    newcomers_.push_back({session->id(), transport::NowUs() + options_.hello_timeout_us});
+  }
+  // The owner may sleep for longer. It hears of the first one only: the others' time ends later.
+  if (first) mailbox_.PostCall([this](Owner&) { ExpireHellos(); });
+}
+
+// Looks at those whose time is over and notes when the next one's is.
+void OwnerThread::ExpireHellos() {
+  std::vector<Peer> late;
+  {
+    const std::lock_guard lock(peers_mutex_);
+    for (; !newcomers_.empty() && newcomers_.front().hello_by_us <= now_us_; newcomers_.pop_front()) {
+      const auto found = peers_.find(newcomers_.front().session);
+      if (found != peers_.end()) late.push_back(found->second);
+    }
+    hello_by_us_ = newcomers_.empty() ? UINT64_MAX : newcomers_.front().hello_by_us;
+  }
+  for (const Peer& peer : late) {
+    peer.connection->Run([session = peer.session] { session->ExpireHello(); });
+  }
 }
 
 size_t OwnerThread::session_count() const {
@@ -104,6 +127,7 @@ void OwnerThread::Loop() {
     mailbox_.Take(&batch);
     now_us_ = transport::NowUs();
     if (owner_->NextTimerUs() <= now_us_) owner_->OnTimer(now_us_);
+    if (hello_by_us_ <= now_us_) ExpireHellos();
     if (batch.empty()) {
       Flush();
       if (closed) break;
@@ -146,7 +170,7 @@ void OwnerThread::Handle(Mailbox::Item&& item) {
 
 void OwnerThread::SleepOrSpin() {
   const uint64_t now_us = transport::NowUs();
-  const uint64_t timer_us = owner_->NextTimerUs();
+  const uint64_t timer_us = std::min(owner_->NextTimerUs(), hello_by_us_);
   if (timer_us <= now_us) return;
   if (options_.spin_us != 0 && now_us - worked_us_ < options_.spin_us) return;
   mailbox_.Sleep(std::min(timer_us - now_us, kSleepUsMax));

@@ -2,6 +2,7 @@
 // connections, once a session and step.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -20,6 +21,7 @@ struct OwnerThreadOptions {
   OwnerOptions owner;
   size_t mailbox_max = 65536;
   uint32_t spin_us = 0;  // look for work so long before sleeping
+  uint64_t hello_timeout_us = 5'000'000;
 };
 
 class OwnerThread final : private Outbox {
@@ -36,7 +38,7 @@ class OwnerThread final : private Outbox {
   // The same without waiting.
   bool CallLater(std::function<void(Owner&)> call);
   // Sessions get their actions through their connection's thread. Register comes before the session's first
-  // event; its Closed forgets it.
+  // event; its Closed forgets it. A session that has not opened after hello_timeout_us is told so.
   void Register(const std::shared_ptr<ClientSession>& session,
                 const std::shared_ptr<transport::Connection>& connection);
   size_t session_count() const;
@@ -52,10 +54,16 @@ class OwnerThread final : private Outbox {
     std::shared_ptr<transport::Connection> connection;
   };
 
+  struct Newcomer {
+    SessionId session = 0;
+    uint64_t hello_by_us = 0;
+  };
+
   void Loop();
   void HandleAll(std::vector<Mailbox::Item>* items, bool urgent_between);
   void Handle(Mailbox::Item&& item);
   void SleepOrSpin();
+  void ExpireHellos();
   void Flush();
   void Deliver(SessionId session, Action&& action) override;
 
@@ -65,13 +73,15 @@ class OwnerThread final : private Outbox {
 
   mutable std::mutex peers_mutex_;
   std::unordered_map<SessionId, Peer> peers_;
+  std::deque<Newcomer> newcomers_;  // in the order in which their time ends; also those that opened or left
 
   // The owner's thread.
   std::unique_ptr<Owner> owner_;
   std::unordered_map<SessionId, std::vector<Action>> outgoing_;
   uint64_t now_us_ = 0;
   uint64_t unix_ms_ = 0;
-  uint64_t worked_us_ = 0;  // when something was there last
+  uint64_t worked_us_ = 0;             // when something was there last
+  uint64_t hello_by_us_ = UINT64_MAX;  // the first newcomer's
 
   std::thread thread_;
 };

@@ -306,6 +306,12 @@ void ClientSession::Close(transport::Failure why) {
   if (const auto connection = connection_; connection != nullptr) connection->Close(why);
 }
 
+void ClientSession::ExpireHello() {
+  if (state_ != State::kNew) return;  // one that leaves has a farewell, which has a time of its own
+  ++shared_->hello_timeouts;
+  Close(transport::Failure::kTimedOut);
+}
+
 void ClientSession::PushTable() {
   if (state_ != State::kOpen) return;
   SendHeader(Encode(Envelope{Verb::kTable, true}, TablePush{shared_->owner->EncodedTable()}));

@@ -53,6 +53,7 @@ struct SessionShared {
   uint64_t batch_bytes_max = kBatchBytesMax;
   uint64_t hash_bytes_max = 256ull << 20;  // of all sessions, while they land
   std::atomic<uint64_t> hash_bytes{0};
+  std::atomic<uint64_t> hello_timeouts{0};
 };
 
 class ClientSession final : public transport::Handler {
@@ -64,6 +65,8 @@ class ClientSession final : public transport::Handler {
   // --- from the owner, on the connection's thread (Connection::Run); ignored once the connection is closed
   // ---
   void Deliver(Action&& action);
+  // The time for a Hello is over: a peer that has not said it is closed. On the connection's thread.
+  void ExpireHello();
   // Sends the node table to a client that has said Hello.
   void PushTable();
 

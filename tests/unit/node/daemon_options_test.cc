@@ -18,8 +18,8 @@ std::string TextOf(const NodeOptions& o) {
       o.owner.pinned_bytes_per_tenant_max, o.owner.pin_us_max, o.owner.namespaces_max,
       o.owner.miss_memory_entries, o.owner.seed, o.owner.allow_weak_hash);
   put(o.node_id, o.data_listen, o.ucx_listen, o.shm_path, o.advertise, o.weight, o.zone, o.movers,
-      o.connections_max, o.requests_per_connection_max, o.mailbox_max, o.owner_spin_us, o.huge_pages,
-      o.prefault, o.table_epoch);
+      o.connections_max, o.hello_timeout_us, o.requests_per_connection_max, o.mailbox_max, o.owner_spin_us,
+      o.huge_pages, o.prefault, o.table_epoch);
   for (const Credential& each : o.credentials) put(each.name, each.token, each.tenant);
   for (const NodeRecord& each : o.peers) put(each.id, each.data_address, each.weight);
   put(o.transport.stall_us, o.transport.user_timeout_ms, o.transport.socket_bytes, o.transport.spin_us,

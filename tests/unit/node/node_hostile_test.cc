@@ -58,6 +58,29 @@ TEST(NodeHostile, HalfMessagesAreForgottenWithTheirConnection) {
   rig.ExpectServes(2);
 }
 
+// Strangers who say nothing, or only begin to, held their places under connections_max for ever.
+TEST(NodeHostile, WhoSaysNoHelloLosesThePlace) {
+  NodeOptions options = SmallNode();
+  options.connections_max = 3;
+  options.hello_timeout_us = 300'000;
+  NodeRig rig(options);
+  RawClient guest(rig.address());
+  guest.Begin();
+  {
+    RawClient silent(rig.address()), half(rig.address());
+    half.SendRaw(Frame(100, 0, 0));
+    half.SendRaw(Bytes(50));
+    RawClient turned_away(rig.address());
+    EXPECT_TRUE(turned_away.WaitClosed());
+    EXPECT_EQ(rig.node->info().connections_refused, 1u);
+    EXPECT_TRUE(silent.WaitClosed());
+    EXPECT_TRUE(half.WaitClosed());
+  }
+  EXPECT_EQ(rig.node->info().hello_timeouts, 2u);
+  rig.ExpectServes(2);
+  EXPECT_EQ(guest.MatchBlocks(kOne).size(), 1u) << "whoever said hello may be silent for as long as it likes";
+}
+
 TEST(NodeHostile, AnotherVersionIsToldSo) {
   NodeRig rig;
   RawClient client(rig.address());

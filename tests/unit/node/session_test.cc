@@ -105,6 +105,21 @@ TEST(Session, HelloComesFirstAndOnce) {
   EXPECT_TRUE(twice.connection->closed.empty());
 }
 
+TEST(Session, OnlyWhoIsNewCanBeLateWithHello) {
+  SessionRig late;
+  late.session->ExpireHello();
+  EXPECT_EQ(late.connection->closed, std::vector{transport::Failure::kTimedOut});
+  EXPECT_EQ(late.shared->hello_timeouts, 1u);
+  late.SayHello();
+  EXPECT_TRUE(late.port.events.empty()) << "too late is not heard";
+
+  SessionRig open;
+  open.SayHello();
+  open.session->ExpireHello();
+  EXPECT_TRUE(open.connection->closed.empty());
+  EXPECT_EQ(open.shared->hello_timeouts, 0u);
+}
+
 TEST(Session, PingIsAnsweredWithoutTheOwner) {
   SessionRig rig;
   rig.SayHello();
