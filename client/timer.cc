@@ -1,5 +1,7 @@
 #include "client/timer.h"
 
+#include <pthread.h>
+
 #include <chrono>
 
 #include "transport/transport.h"
@@ -26,6 +28,7 @@ void Timer::Stop() {
 }
 
 void Timer::Run() {
+  pthread_setname_np(pthread_self(), "larder-timer");
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stopping_) {
     const uint64_t now_us = transport::NowUs();

@@ -1,5 +1,6 @@
 #include "node/background.h"
 
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -34,6 +35,7 @@ void Background::Stop() {
 }
 
 void Background::Loop() {
+  pthread_setname_np(pthread_self(), "larder-backgr");
   // Movers go first. A machine that refuses this only shares its cores otherwise.
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 10);
   std::unique_lock lock(mutex_);

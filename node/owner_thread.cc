@@ -5,6 +5,8 @@
 #include <condition_variable>
 #include <utility>
 
+#include "transport/thread.h"
+
 namespace larder::node {
 
 namespace {
@@ -121,6 +123,7 @@ void OwnerThread::Stop() {
 }
 
 void OwnerThread::Loop() {
+  transport::NameServingThread("larder-owner");
   Mailbox::Batch batch;
   for (;;) {
     const bool closed = mailbox_.closed();  // asked first: what was posted before is taken below

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "transport/thread.h"
+
 namespace larder::transport {
 
 namespace {
@@ -233,6 +235,7 @@ void Loop::Wait() {
 
 void Loop::ThreadMain() {
   this_loop_ = this;
+  NameServingThread("larder-mover");
   while (TakeMail()) {
     if (!timers_.empty()) FireTimers(NowUs());
     RunReady();

@@ -114,6 +114,7 @@ class Core {
   // links.cc: connections
   Link* FindLink(LinkId id);
   Link* Connect(Peer* peer, const Endpoint& endpoint, Priority lane);
+  uint32_t LoopFor(const Peer* peer, Priority lane);
   void ConnectSeeds();
   void OnHelloError(Link* link, Code code, ByteView record);
   void OnHello(Link* link, const Envelope& envelope, ByteView record);
@@ -224,6 +225,7 @@ class Core {
   std::vector<OperationId> done_;  // may be complete
   uint64_t last_id_ = 0;           // operations, links, requests, tokens, landings, pins
   size_t next_seed_ = 0;
+  uint32_t next_loop_ = 0;
   std::string last_seed_error_;
   uint64_t bytes_in_flight_ = 0;
   uint64_t now_us_ = 0;  // of the entry under way

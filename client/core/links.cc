@@ -19,14 +19,28 @@ Link* Core::Connect(Peer* peer, const Endpoint& endpoint, Priority lane) {
   link->endpoint = endpoint;
   link->lane = lane;
   links_.emplace(link->id, std::move(owned));
-  int loop = -1;
-  if (peer != nullptr) {
-    peer->lanes[static_cast<size_t>(lane)].links.push_back(link);
-    loop = peer->next_loop++ % std::max(options_.client.io_threads, 1);
-  }
+  link->loop = LoopFor(peer, lane);
+  if (peer != nullptr) peer->lanes[static_cast<size_t>(lane)].links.push_back(link);
   timers_.insert({now_us_ + options_.client.connect_timeout_us, TimerKind::kGreeting, link->id});
-  effects_->Connect(link->id, endpoint, lane, loop, options_.client.connect_timeout_us);
+  effects_->Connect(link->id, endpoint, lane, static_cast<int>(link->loop),
+                    options_.client.connect_timeout_us);
   return link;
+}
+
+// The I/O thread that has the fewest of the peer's links in the lane, a seed's adopted link among them: two
+// links on one thread would receive with half of the machine.
+uint32_t Core::LoopFor(const Peer* peer, Priority lane) {
+  const uint32_t loops = static_cast<uint32_t>(std::max(options_.client.io_threads, 1));
+  const uint32_t first = next_loop_++ % loops;  // among equals in turn
+  if (peer == nullptr) return first;
+  std::vector<uint32_t> links(loops, 0);
+  for (const Link* link : peer->lanes[static_cast<size_t>(lane)].links) ++links[link->loop];
+  uint32_t best = first;
+  for (uint32_t i = 1; i < loops; ++i) {
+    const uint32_t at = (first + i) % loops;
+    if (links[at] < links[best]) best = at;
+  }
+  return best;
 }
 
 // One more seed, while fewer than kSeedsMax are being asked: one that hangs must not hold up the others.

@@ -72,6 +72,7 @@ struct Link {
   Peer* peer = nullptr;  // null: a seed that has not said who it is
   Endpoint endpoint;
   Priority lane = Priority::kInteractive;
+  uint32_t loop = 0;  // the I/O thread it lives on
   State state = State::kConnecting;
   bool greeted = false;  // was ready before it began to close
   uint32_t requests_max = 1;
@@ -115,7 +116,6 @@ struct Peer {
   std::string last_error;
   uint32_t hang_ups = 0;  // connections in a row that were closed before they had greeted
   uint64_t bytes_in_flight = 0;
-  int next_loop = 0;
   Lane lanes[kLanes];
 };
 

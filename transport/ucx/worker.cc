@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "transport/thread.h"
 #include "transport/ucx/connection.h"
 
 namespace larder::transport::ucx {
@@ -250,6 +251,7 @@ void Worker::Sleep(int timeout_ms) {
 }
 
 void Worker::ThreadMain() {
+  NameServingThread("larder-ucx");
   const Error error = Open();
   {
     std::lock_guard<std::mutex> lock(mutex_);
