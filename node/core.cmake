@@ -1,7 +1,6 @@
 # The owner and what it is made of: a pure state machine. Included by node/CMakeLists.txt.
 add_library(larder_node_core STATIC
   ${CMAKE_CURRENT_LIST_DIR}/arena.cc
-  ${CMAKE_CURRENT_LIST_DIR}/chunked.cc
   ${CMAKE_CURRENT_LIST_DIR}/cover.cc
   ${CMAKE_CURRENT_LIST_DIR}/eviction/leaf_first_lru.cc
   ${CMAKE_CURRENT_LIST_DIR}/index.cc
@@ -22,5 +21,5 @@ add_library(larder::node_core ALIAS larder_node_core)
 target_include_directories(larder_node_core PUBLIC ${PROJECT_SOURCE_DIR})
 # transport for its header's types only; block_name.h, which tests see, has xxhash in it.
 target_link_libraries(larder_node_core
-  PUBLIC larder_proto larder_transport PkgConfig::XXHASH
+  PUBLIC larder_ssd_core larder_proto larder_transport PkgConfig::XXHASH
   PRIVATE larder_warnings larder_no_exceptions)

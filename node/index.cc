@@ -3,7 +3,6 @@
 #define XXH_INLINE_ALL  // a call is a good part of a lookup
 #include <xxhash.h>
 
-#include <bit>
 #include <cstring>
 #include <string>
 
@@ -12,56 +11,11 @@
 namespace larder::node {
 
 namespace {
-constexpr uint32_t kCells = 12;
 // A lookup waits for its bucket and then for its entry; this many other lookups begin meanwhile.
 constexpr size_t kAhead = 16;
-constexpr uint64_t kFirstBuckets = 64;
-constexpr uint32_t kBucketsMovedPerInsert = 1;
-constexpr uint64_t kHugeTableBytes = 2ull << 20;
-
-uint8_t TagOf(uint64_t key_hash) {
-  const auto tag = static_cast<uint8_t>(key_hash >> 56);
-  return tag == 0 ? uint8_t{1} : tag;
-}
-
-// 0x80 in every byte of `word` that equals `tag`. Exact: no borrow runs into the next byte.
-uint64_t EqualBytes(uint64_t word, uint8_t tag) {
-  constexpr uint64_t kLow = 0x7f7f7f7f7f7f7f7full;
-  const uint64_t x = word ^ (0x0101010101010101ull * tag);
-  return ~(((x & kLow) + kLow) | x | kLow);
-}
 }  // namespace
 
-struct alignas(64) Index::Bucket {
-  uint32_t entry[kCells];
-  uint8_t tag[kCells];  // 0: empty
-  uint32_t passed;      // keys that are stored behind this bucket because it was full
-
-  // Cells whose tag is this one, as a bit mask.
-  uint32_t Cells(uint8_t wanted) const {
-    uint64_t first = 0;
-    uint32_t last = 0;
-    std::memcpy(&first, tag, 8);
-    std::memcpy(&last, tag + 8, 4);
-    const uint64_t a = EqualBytes(first, wanted);
-    const uint64_t b = EqualBytes(last, wanted) & 0xffffffffull;
-    // The product collects the eight 0x80 bits in its top byte; no two partial products share a bit.
-    constexpr uint64_t kGather = 0x0102040810204080ull;
-    return static_cast<uint32_t>(((a >> 7) * kGather) >> 56 | (((b >> 7) * kGather) >> 56) << 8);
-  }
-};
-
-void Index::Table::Make(uint64_t buckets_wanted) {
-  const uint64_t bytes = buckets_wanted * sizeof(Bucket);
-  memory = MakeMemory(bytes, bytes >= kHugeTableBytes);
-  buckets = reinterpret_cast<Bucket*>(memory.get());
-  bucket_count = buckets_wanted;
-  keys = 0;
-}
-
-Index::Index(uint64_t seed) : seed_(seed) {
-  table_.Make(kFirstBuckets);
-}
+Index::Index(uint64_t seed) : seed_(seed) {}
 Index::~Index() = default;
 
 // Chain hashes come from clients: without a secret seed one could aim them all at one bucket.
@@ -86,34 +40,8 @@ bool Index::Is(uint32_t entry, Space space, const ChainHash& hash, uint16_t grou
          e.group == group;
 }
 
-uint32_t* Index::FindCell(const Table& table, uint64_t key_hash, Space space, const ChainHash& hash,
-                          uint16_t group) const {
-  const uint64_t mask = table.bucket_count - 1;
-  const uint8_t tag = TagOf(key_hash);
-  for (uint64_t b = key_hash & mask, looked = 0; looked <= mask; b = (b + 1) & mask, ++looked) {
-    Bucket& bucket = table.buckets[b];
-    for (uint32_t cells = bucket.Cells(tag); cells != 0; cells &= cells - 1) {
-      uint32_t* cell = &bucket.entry[std::countr_zero(cells)];
-      if (Is(*cell, space, hash, group)) return cell;
-    }
-    if (bucket.passed == 0) return nullptr;
-  }
-  return nullptr;
-}
-
-uint32_t Index::Candidate(const Table& table, uint64_t key_hash) {
-  const Bucket& bucket = table.buckets[key_hash & (table.bucket_count - 1)];
-  const uint32_t cells = bucket.Cells(TagOf(key_hash));
-  if (cells != 0) return bucket.entry[std::countr_zero(cells)];
-  return bucket.passed == 0 ? kAbsent : kNone;
-}
-
 uint32_t Index::Lookup(uint64_t key_hash, Space space, const ChainHash& hash, uint16_t group) const {
-  if (const uint32_t* cell = FindCell(table_, key_hash, space, hash, group)) return *cell;
-  if (old_.buckets != nullptr) {
-    if (const uint32_t* cell = FindCell(old_, key_hash, space, hash, group)) return *cell;
-  }
-  return kNone;
+  return table_.Find(key_hash, [&](uint32_t entry) { return Is(entry, space, hash, group); });
 }
 
 uint32_t Index::Find(Space space, const ChainHash& hash, uint16_t group) const {
@@ -124,80 +52,24 @@ void Index::FindBatch(Space space, std::span<const ChainHash> hashes, uint16_t g
   LARDER_CHECK(hashes.size() <= kBatch);
   uint64_t key_hash[kBatch];
   const uint64_t seed = SeedOf(space, group);
-  const bool moving = old_.buckets != nullptr;
   const size_t count = hashes.size();
   for (size_t step = 0; step < count + 2 * kAhead; ++step) {
     if (step < count) {
       const uint64_t h = key_hash[step] = HashOf(seed, hashes[step]);
-      __builtin_prefetch(&table_.buckets[h & (table_.bucket_count - 1)]);
-      if (moving) __builtin_prefetch(&old_.buckets[h & (old_.bucket_count - 1)]);
+      table_.Prefetch(h);
     }
     if (const size_t i = step - kAhead; i < count) {
-      first[i] = Candidate(table_, key_hash[i]);
-      if (first[i] == kAbsent && moving) first[i] = Candidate(old_, key_hash[i]);
-      if (first[i] < kAbsent) __builtin_prefetch(&entries_[first[i]]);
+      first[i] = table_.Candidate(key_hash[i]);
+      if (first[i] < KeyTable::kAbsent) __builtin_prefetch(&entries_[first[i]]);
     }
     if (const size_t i = step - 2 * kAhead; i < count) {
-      if (first[i] == kAbsent) {
+      if (first[i] == KeyTable::kAbsent) {
         first[i] = kNone;
       } else if (first[i] == kNone || !Is(first[i], space, hashes[i], group)) {
         first[i] = Lookup(key_hash[i], space, hashes[i], group);
       }
     }
   }
-}
-
-void Index::InsertKey(Table* table, uint64_t key_hash, uint32_t entry) {
-  const uint64_t mask = table->bucket_count - 1;
-  for (uint64_t b = key_hash & mask;; b = (b + 1) & mask) {
-    Bucket& bucket = table->buckets[b];
-    const uint32_t empty = bucket.Cells(0);
-    if (empty != 0) {
-      const int cell = std::countr_zero(empty);
-      bucket.entry[cell] = entry;
-      bucket.tag[cell] = TagOf(key_hash);
-      ++table->keys;
-      return;
-    }
-    ++bucket.passed;
-  }
-}
-
-void Index::EraseCell(Table* table, uint64_t key_hash, uint32_t* cell) {
-  const uint64_t mask = table->bucket_count - 1;
-  const auto at = static_cast<uint64_t>(reinterpret_cast<std::byte*>(cell) -
-                                        reinterpret_cast<std::byte*>(table->buckets)) /
-                  sizeof(Bucket);
-  Bucket& bucket = table->buckets[at];
-  bucket.tag[cell - bucket.entry] = 0;
-  for (uint64_t b = key_hash & mask; b != at; b = (b + 1) & mask) --table->buckets[b].passed;
-  --table->keys;
-}
-
-void Index::GrowIfFull() {
-  MoveBuckets(kBucketsMovedPerInsert);
-  const uint64_t cells = table_.bucket_count * kCells;
-  if ((table_.keys + old_.keys + 1) * 10 <= cells * 8) return;
-  MoveBuckets(UINT64_MAX);  // long done: a doubled table takes in many more keys than the old one had buckets
-  old_ = std::move(table_);
-  table_ = Table();
-  table_.Make(old_.bucket_count * 2);
-  moved_ = 0;
-}
-
-void Index::MoveBuckets(uint64_t count) {
-  if (old_.buckets == nullptr) return;
-  for (; count > 0 && moved_ < old_.bucket_count; --count, ++moved_) {
-    Bucket& bucket = old_.buckets[moved_];
-    for (uint32_t cell = 0; cell < kCells; ++cell) {
-      if (bucket.tag[cell] == 0) continue;
-      const uint32_t entry = bucket.entry[cell];
-      const uint64_t key_hash = HashOf(entry);
-      EraseCell(&old_, key_hash, &bucket.entry[cell]);
-      InsertKey(&table_, key_hash, entry);
-    }
-  }
-  if (moved_ == old_.bucket_count) old_ = Table();
 }
 
 void Index::LinkSpace(uint32_t entry) {
@@ -224,7 +96,6 @@ void Index::UnlinkSpace(uint32_t entry) {
 }
 
 uint32_t Index::Add(Space space, const ChainHash& hash, uint16_t group, const Rectangle& rectangle) {
-  GrowIfFull();
   uint32_t entry = free_;
   if (entry != kNone) {
     free_ = entries_[entry].next_piece;
@@ -244,7 +115,7 @@ uint32_t Index::Add(Space space, const ChainHash& hash, uint16_t group, const Re
   const uint32_t first = Find(space, hash, group);
   if (first == kNone) {
     e.next_piece = kNone;
-    InsertKey(&table_, HashOf(entry), entry);
+    table_.Insert(HashOf(entry), entry, [this](uint32_t other) { return HashOf(other); });
   } else {
     e.next_piece = entries_[first].next_piece;
     entries_[first].next_piece = entry;
@@ -258,22 +129,16 @@ void Index::Hide(uint32_t entry) {
   Entry& e = entries_[entry];
   LARDER_CHECK(e.hidden == 0);
   const uint64_t key_hash = HashOf(entry);
-  Table* table = &table_;
-  uint32_t* cell = FindCell(*table, key_hash, e.space, e.hash, e.group);
-  if (cell == nullptr) {
-    table = &old_;
-    LARDER_CHECK(old_.buckets != nullptr);
-    cell = FindCell(*table, key_hash, e.space, e.hash, e.group);
-  }
-  LARDER_CHECK(cell != nullptr);
-  if (*cell == entry) {
+  const uint32_t first = Lookup(key_hash, e.space, e.hash, e.group);
+  LARDER_CHECK(first != kNone);
+  if (first == entry) {
     if (e.next_piece == kNone) {
-      EraseCell(table, key_hash, cell);
+      table_.Erase(key_hash, entry);
     } else {
-      *cell = e.next_piece;
+      table_.Replace(key_hash, entry, e.next_piece);
     }
   } else {
-    uint32_t before = *cell;
+    uint32_t before = first;
     while (entries_[before].next_piece != entry) before = entries_[before].next_piece;
     entries_[before].next_piece = e.next_piece;
   }
@@ -296,8 +161,7 @@ uint32_t Index::FirstOf(Space space) const {
 }
 
 uint64_t Index::metadata_bytes() const {
-  return uint64_t{entry_bound_} * (sizeof(Entry) + sizeof(EntryPlace)) +
-         (table_.bucket_count + old_.bucket_count) * sizeof(Bucket);
+  return uint64_t{entry_bound_} * (sizeof(Entry) + sizeof(EntryPlace)) + table_.metadata_bytes();
 }
 
 std::string Index::CheckInvariants() const {
@@ -319,7 +183,7 @@ std::string Index::CheckInvariants() const {
     }
   }
   if (visible != visible_) return "visible entries and their count disagree";
-  if (keys != table_.keys + old_.keys) return "keys in the table and their count disagree";
+  if (keys != table_.keys()) return "keys in the table and their count disagree";
   return {};
 }
 

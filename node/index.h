@@ -1,11 +1,8 @@
 // The index: (namespace, chain hash, group) -> pieces.
 //
 // Entries (one a piece) live in chunks and never move; an entry's number is its name everywhere in the owner.
-// The table maps a key to its first piece, further pieces of the key hang from it. A table bucket is one
-// cache line: twelve entry numbers, a byte of hash for each, and a count of keys that found this bucket full
-// and went on, so that a lookup ends where no key has passed; there are no tombstones. The table doubles at
-// 80 % load; the old one is moved over a bucket an insert, so no insert pauses for long. Pure: no clock, no
-// threads, no I/O.
+// The table (key_table.h) maps a key to its first piece, further pieces of the key hang from it. Pure: no
+// clock, no threads, no I/O.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +12,7 @@
 #include <vector>
 
 #include "node/chunked.h"
+#include "node/key_table.h"
 #include "proto/block_key.h"
 
 namespace larder::node {
@@ -89,16 +87,6 @@ class Index {
   std::string CheckInvariants() const;
 
  private:
-  struct Bucket;
-  // One open-addressing table; knows entry numbers and hashes only.
-  struct Table {
-    Memory memory;
-    Bucket* buckets = nullptr;
-    uint64_t bucket_count = 0;  // power of two
-    uint64_t keys = 0;
-    void Make(uint64_t buckets_wanted);
-  };
-
   uint64_t SeedOf(Space space, uint16_t group) const;
   static uint64_t HashOf(uint64_t seed, const ChainHash& hash);
   uint64_t HashOf(Space space, const ChainHash& hash, uint16_t group) const {
@@ -106,17 +94,7 @@ class Index {
   }
   uint64_t HashOf(uint32_t entry) const;
   bool Is(uint32_t entry, Space space, const ChainHash& hash, uint16_t group) const;
-  // The cell that holds the key's first piece, nullptr without.
-  uint32_t* FindCell(const Table& table, uint64_t key_hash, Space space, const ChainHash& hash,
-                     uint16_t group) const;
   uint32_t Lookup(uint64_t key_hash, Space space, const ChainHash& hash, uint16_t group) const;
-  // An entry of the key's bucket that may be it; kAbsent: the key is not in the table; kNone: look for it.
-  static constexpr uint32_t kAbsent = kNone - 1;
-  static uint32_t Candidate(const Table& table, uint64_t key_hash);
-  static void InsertKey(Table* table, uint64_t key_hash, uint32_t entry);
-  static void EraseCell(Table* table, uint64_t key_hash, uint32_t* cell);
-  void GrowIfFull();
-  void MoveBuckets(uint64_t count);
   void LinkSpace(uint32_t entry);
   void UnlinkSpace(uint32_t entry);
 
@@ -126,9 +104,7 @@ class Index {
   uint32_t entry_bound_ = 0;
   uint32_t free_ = kNone;
   uint64_t visible_ = 0;
-  Table table_;
-  Table old_;           // being moved into table_; no buckets when there is none
-  uint64_t moved_ = 0;  // buckets of old_ that are empty for good
+  KeyTable table_;
   std::unordered_map<uint64_t, uint32_t> space_heads_;
 };
 
