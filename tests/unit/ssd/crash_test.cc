@@ -76,7 +76,7 @@ struct Life {
 
 // Blocks that reclaiming dropped are told by OnGone, so the space here is large enough for all of them.
 TEST(Crash, AKilledProcessLosesNothingThatWasAcknowledged) {
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
+  for (uint64_t seed = 1; seed <= 120; ++seed) {
     testing::SimMedia media(kSegmentBytes * 4, kSegments);
     Life life(&media, seed * 1000, false);
     for (int lives = 0; lives < 3; ++lives) {
@@ -117,7 +117,7 @@ TEST(Crash, WithSyncAPowerCutLosesNothingThatWasAcknowledged) {
 
 TEST(Crash, WithoutSyncAPowerCutMayLoseBlocksButNeverGivesWrongBytes) {
   int lost = 0;
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
+  for (uint64_t seed = 1; seed <= 120; ++seed) {
     testing::SimMedia media(kSegmentBytes, kSegments);
     Life life(&media, seed * 1000, false);
     ASSERT_TRUE(life.rig.Load());
