@@ -59,7 +59,7 @@ bool Mailbox::Post(SessionId session, Event&& event) {
   const auto* request = std::get_if<Request>(&event);
   const uint64_t bytes = request == nullptr ? 0 : std::visit(BytesOf(), request->body);
   const bool batch = IsBatch(event);
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (closed_) return false;
   if (request != nullptr && (waiting_.urgent.size() + waiting_.batch.size() >= events_max_ ||
                              urgent_bytes_ + batch_bytes_ + bytes > bytes_max_)) {
@@ -67,22 +67,22 @@ bool Mailbox::Post(SessionId session, Event&& event) {
   }
   (batch ? batch_bytes_ : urgent_bytes_) += bytes;
   (batch ? waiting_.batch : waiting_.urgent).push_back({session, std::move(event)});
-  Wake();
+  Wake(&lock);
   return true;
 }
 
 bool Mailbox::PostCall(Call call) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (closed_) return false;
   waiting_.calls.push_back(std::move(call));
-  Wake();
+  Wake(&lock);
   return true;
 }
 
 void Mailbox::Close() {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   closed_ = true;
-  Wake();
+  Wake(&lock);
 }
 
 bool Mailbox::closed() const {
@@ -90,9 +90,11 @@ bool Mailbox::closed() const {
   return closed_;
 }
 
-void Mailbox::Wake() {
+// Lets go of the lock first: the reader wakes at once, and would go to sleep again on it.
+void Mailbox::Wake(std::unique_lock<std::mutex>* lock) {
   if (!sleeping_) return;
   sleeping_ = false;
+  lock->unlock();
   const uint64_t one = 1;
   // A full counter would wake the reader as well; nothing else can go wrong with an eventfd.
   [[maybe_unused]] const ssize_t written = write(event_fd_, &one, sizeof one);

@@ -53,7 +53,7 @@ class Mailbox {
   bool closed() const;
 
  private:
-  void Wake();
+  void Wake(std::unique_lock<std::mutex>* lock);
 
   const size_t events_max_;
   const uint64_t bytes_max_;

@@ -194,7 +194,7 @@ NodeInfo Node::info() const {
   out.draining = impl_->draining;
   out.ready = impl_->ready && !impl_->draining;
   for (const auto& transport : impl_->transports) out.transports.emplace_back(transport->name());
-  out.huge_pages = impl_->slabs->huge_pages_used() ? "2MiB" : "none";
+  out.huge_pages = impl_->slabs->huge_pages();
   out.prefaulted_bytes = impl_->slabs->prefaulted_bytes();
   out.connections_refused = impl_->connections_refused;
   out.hello_timeouts = impl_->shared->hello_timeouts;

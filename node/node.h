@@ -44,7 +44,7 @@ struct NodeInfo {
   bool draining = false;
   bool ready = false;
   std::vector<std::string> transports;  // "tcp", "shm", "ucx"
-  std::string huge_pages;               // "2MiB" or "none"
+  std::string huge_pages;               // "2MiB", "transparent" or "none"
   uint64_t prefaulted_bytes = 0;
   uint64_t connections_refused = 0;  // beyond connections_max
   uint64_t hello_timeouts = 0;       // closed because they did not say hello in time

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 #ifndef MADV_POPULATE_WRITE
@@ -42,6 +43,20 @@ bool RegistersSlowly(const transport::Transport& transport) {
   return transport.name() == "ucx";
 }
 
+bool MapsRegions(const transport::Transport* transport) {
+  return transport->name() == "shm";
+}
+
+// The word in brackets says what is chosen.
+bool Transparent(const char* path) {
+  std::FILE* file = std::fopen(path, "re");
+  if (file == nullptr) return false;
+  char text[128] = {};
+  const size_t bytes = std::fread(text, 1, sizeof text - 1, file);
+  std::fclose(file);
+  return bytes != 0 && std::strstr(text, "[never]") == nullptr && std::strstr(text, "[deny]") == nullptr;
+}
+
 }  // namespace
 
 SlabMemory::SlabMemory(const SlabMemoryOptions& options, std::vector<transport::Transport*> transports,
@@ -49,7 +64,8 @@ SlabMemory::SlabMemory(const SlabMemoryOptions& options, std::vector<transport::
     : options_(options),
       transports_(std::move(transports)),
       background_(background),
-      gone_(std::move(gone)) {}
+      gone_(std::move(gone)),
+      shared_(std::any_of(transports_.begin(), transports_.end(), MapsRegions)) {}
 
 SlabMemory::~SlabMemory() {
   for (const auto& [base, slab] : slabs_) UnmapSlab(*slab);
@@ -60,9 +76,10 @@ std::byte* SlabMemory::Make(uint64_t bytes) {
   std::shared_ptr<Slab> slab;
   if (options_.huge_pages && huge_bytes - bytes <= bytes / kHugeWasteDivisor &&
       FreeHugePages() >= huge_bytes / kHugePageBytes) {
-    slab = Map(huge_bytes, true);
+    slab = MapShared(huge_bytes, true);
   }
-  if (slab == nullptr) slab = Map(RoundUp(bytes, kPageBytes), false);
+  const uint64_t page_bytes = RoundUp(bytes, kPageBytes);
+  if (slab == nullptr) slab = shared_ ? MapShared(page_bytes, false) : MapPrivate(page_bytes);
   if (slab == nullptr) return nullptr;
   if (slab->huge) huge_used_.store(true, std::memory_order_relaxed);
   for (transport::Transport* transport : transports_) {
@@ -75,7 +92,7 @@ std::byte* SlabMemory::Make(uint64_t bytes) {
   return slab->base;
 }
 
-std::shared_ptr<SlabMemory::Slab> SlabMemory::Map(uint64_t bytes, bool huge) {
+std::shared_ptr<SlabMemory::Slab> SlabMemory::MapShared(uint64_t bytes, bool huge) {
   const unsigned huge_flags = huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0u;
   const int fd = memfd_create("larder-slab", MFD_CLOEXEC | MFD_ALLOW_SEALING | huge_flags);
   if (fd < 0) return nullptr;
@@ -92,13 +109,38 @@ std::shared_ptr<SlabMemory::Slab> SlabMemory::Map(uint64_t bytes, bool huge) {
     return nullptr;
   }
   madvise(base, bytes, MADV_DONTFORK);
-  if (!huge) madvise(base, bytes, MADV_HUGEPAGE);  // where shared memory may have them
+  if (!huge && options_.huge_pages) madvise(base, bytes, MADV_HUGEPAGE);  // where shared memory may have them
   auto slab = std::make_shared<Slab>();
   slab->base = static_cast<std::byte*>(base);
   slab->bytes = bytes;
   slab->fd = fd;
   slab->huge = huge;
   return slab;
+}
+
+std::shared_ptr<SlabMemory::Slab> SlabMemory::MapPrivate(uint64_t bytes) {
+  // From a boundary of huge pages on, so that only its last page can be a small one.
+  const uint64_t mapped_bytes = bytes + kHugePageBytes;
+  void* mapped = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  const uint64_t start = reinterpret_cast<uintptr_t>(mapped);
+  const uint64_t before = RoundUp(start, kHugePageBytes) - start;
+  std::byte* const base = static_cast<std::byte*>(mapped) + before;
+  if (before != 0) munmap(mapped, before);
+  munmap(base + bytes, mapped_bytes - before - bytes);
+  madvise(base, bytes, MADV_DONTFORK);
+  if (options_.huge_pages) madvise(base, bytes, MADV_HUGEPAGE);
+  auto slab = std::make_shared<Slab>();
+  slab->base = base;
+  slab->bytes = bytes;
+  return slab;
+}
+
+const char* SlabMemory::huge_pages() const {
+  if (huge_used_.load(std::memory_order_relaxed)) return "2MiB";
+  const char* path = shared_ ? "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
+                             : "/sys/kernel/mm/transparent_hugepage/enabled";
+  return options_.huge_pages && Transparent(path) ? "transparent" : "none";
 }
 
 void SlabMemory::TouchStep(const std::shared_ptr<Slab>& slab) {
@@ -144,7 +186,7 @@ void SlabMemory::GiveBack(const std::shared_ptr<Slab>& slab) {
   prefaulted_bytes_.fetch_sub(slab->touched_bytes, std::memory_order_relaxed);
   // The pages go, the addresses stay taken.
   mmap(slab->base, slab->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-  close(slab->fd);
+  if (slab->fd >= 0) close(slab->fd);
   slab->fd = -1;
   gone_(slab->base);
 }

@@ -1,5 +1,6 @@
-// Slabs of a node: each one memfd, sealed, mapped writable here and read-only for clients, known to every
-// transport.
+// Slabs of a node, known to every transport. Where clients of this host map them (shm), each is one memfd,
+// sealed, mapped writable here and read-only there. A node without shm has them in private memory, which gets
+// huge pages on an ordinary machine; shared memory does not unless the machine is told to.
 //
 // A slab is made in microseconds; its pages are touched afterwards in steps by the background thread, which
 // never changes a byte, so the node serves from it at once. A retired slab stays mapped until no peer maps it
@@ -41,20 +42,22 @@ class SlabMemory final : public SlabSource {
 
   // Any thread.
   uint64_t prefaulted_bytes() const { return prefaulted_bytes_.load(std::memory_order_relaxed); }
-  bool huge_pages_used() const { return huge_used_.load(std::memory_order_relaxed); }
+  // "2MiB": reserved ones are in use; "transparent": asked for, the kernel gives what it has; or "none".
+  const char* huge_pages() const;
 
  private:
   struct Slab {
     std::byte* base = nullptr;
     uint64_t bytes = 0;  // mapped; a multiple of the page size
-    int fd = -1;
+    int fd = -1;         // of shared memory
     bool huge = false;
     uint64_t touched_bytes = 0;  // the background's
     std::atomic<bool> retired{false};
     std::atomic<uint32_t> unreleased{0};  // transports that may still have it mapped
   };
 
-  std::shared_ptr<Slab> Map(uint64_t bytes, bool huge);
+  std::shared_ptr<Slab> MapShared(uint64_t bytes, bool huge);
+  std::shared_ptr<Slab> MapPrivate(uint64_t bytes);
   void TouchStep(const std::shared_ptr<Slab>& slab);
   void AddSlowRegions(const std::shared_ptr<Slab>& slab);
   void RemoveRegions(const std::shared_ptr<Slab>& slab);
@@ -65,6 +68,7 @@ class SlabMemory final : public SlabSource {
   const std::vector<transport::Transport*> transports_;
   Background* const background_;
   const std::function<void(std::byte*)> gone_;
+  const bool shared_;
   std::atomic<uint64_t> prefaulted_bytes_{0};
   std::atomic<bool> huge_used_{false};
   // The owner's thread. Shared, because steps of the background may still wait for a slab that is gone.

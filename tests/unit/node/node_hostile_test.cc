@@ -268,7 +268,9 @@ void FlipInSlab(const Bytes& payload) {
 }
 
 TEST(NodeHostile, ABadCopyIsDroppedAfterAReportAGoodOneStays) {
-  NodeRig rig;
+  NodeOptions options = SmallNode();  // with shm a slab has a name in the process's maps
+  options.shm_path = "/tmp/larder-node-test-" + std::to_string(getpid()) + ".sock";
+  NodeRig rig(options);
   RawClient client(rig.address());
   client.Begin();
   const std::vector<ChainHash> hashes = {TestHash(1), TestHash(2)};

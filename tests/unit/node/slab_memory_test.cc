@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 
@@ -124,7 +125,28 @@ TEST(SlabMemory, WithoutPrefaultItIsRegisteredUntouched) {
   std::byte* base = rig.memory.Make(8 * kMiB);
   EXPECT_EQ(rig.ucx.WaitAdded().base, base);
   EXPECT_EQ(rig.memory.prefaulted_bytes(), 0u);
-  EXPECT_FALSE(rig.memory.huge_pages_used());
+  EXPECT_STREQ(rig.memory.huge_pages(), "none");
+}
+
+// Nobody maps it, so that it need not be shared memory, which gets no transparent huge pages on most
+// machines.
+TEST(SlabMemory, WithoutShmSlabsArePrivateAndBeginAtAHugePage) {
+  RegionTransport tcp{"tcp"};
+  Background background;
+  std::atomic<int> gone{0};
+  SlabMemory memory({}, {&tcp}, &background, [&](std::byte*) { ++gone; });
+  constexpr uint64_t kBytes = 5 * kMiB + 4096;
+  std::byte* base = memory.Make(kBytes);
+  ASSERT_NE(base, nullptr);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(base) % (2 * kMiB), 0u);
+  for (uint64_t at = 0; at < kBytes; at += 4096) ASSERT_EQ(base[at], std::byte{0});
+  base[kBytes - 1] = std::byte{3};
+  EXPECT_EQ(tcp.WaitAdded().fd, -1);
+  memory.Retire(base, kBytes);
+  tcp.WaitRemoved()();
+  for (int i = 0; i < 10'000 && gone == 0; ++i) usleep(1000);
+  ASSERT_EQ(gone, 1);
+  memory.Unmap(base);
 }
 
 TEST(SlabMemory, ARetiredSlabLivesUntilEveryTransportLetsGo) {
