@@ -11,6 +11,7 @@ transport::TransportOptions TransportOptionsOf(const ClientOptions& options) {
   transport::TransportOptions made;
   made.threads = options.io_threads;
   made.spin_us = options.spin_us;
+  made.limits.header_bytes_max = kMessageBytesMax;  // what a node may answer at most
   return made;
 }
 

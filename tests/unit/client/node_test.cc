@@ -150,6 +150,34 @@ TEST_F(RealNode, PutsMatchesGetsWaitsAndTouches) {
   EXPECT_EQ(stats.bytes_in_flight, 0u);
 }
 
+// The answer is a byte a key and group: 1 MiB and a little, which was over the transport's own header limit.
+TEST_F(RealNode, TheLargestMatchIsAnswered) {
+  Start(1);
+  const std::vector<ChainHash> chain = Chain(kHashesMax);
+  const uint16_t last_group = kGroupsMax - 1;
+  const auto payload = Payload(chain.back(), 4096);
+  for (const uint16_t group : {uint16_t{0}, last_group}) {
+    PutItem item;
+    item.hash = chain.back();
+    item.group = group;
+    item.extents = {{payload.data(), payload.size()}};
+    EXPECT_EQ(client_->Put(ns_, {&item, 1})[0].state, PutState::kStored);
+  }
+  MatchRequest match;
+  match.chain = chain;
+  match.groups.clear();
+  for (uint16_t group = 0; group < kGroupsMax; ++group) match.groups.push_back({group});
+  match.pin_us = 1'000'000;
+  const MatchResult found = client_->Match(ns_, match, {.deadline_us = 20'000'000});
+  ASSERT_TRUE(found.status.ok()) << found.status.ToString();
+  ASSERT_EQ(found.presence.size(), kHashesMax * kGroupsMax);
+  for (size_t i = 0; i < found.presence.size(); ++i) {
+    const bool stored = i == (kHashesMax - 1) * kGroupsMax || i + 1 == found.presence.size();
+    ASSERT_EQ(found.presence[i], stored ? Presence::kRam : Presence::kNeverStored) << i;
+  }
+  EXPECT_NE(found.pin, 0u);
+}
+
 TEST_F(RealNode, SpreadsOverThreeNodesAndMergesTheirAnswers) {
   Start(3);
   const std::vector<ChainHash> chain = Chain(64);
