@@ -105,10 +105,18 @@ void NodeTable::Normalize() {
 }
 
 Digest NodeTable::digest() const {
-  NodeTable copy = *this;
-  for (NodeRecord& node : copy.nodes) node.incarnation = 0;
   Bytes bytes;
-  EncodeTable(copy, &bytes);
+  Writer writer(&bytes);
+  writer.View(AsBytes("larder table 1\n"));
+  writer.U64(epoch);
+  writer.U16(algorithm);
+  writer.U32(static_cast<uint32_t>(nodes.size()));
+  for (const NodeRecord& node : nodes) {
+    writer.Text(node.id);
+    writer.Text(node.data_address);
+    writer.U32(node.weight);
+    writer.U8(static_cast<uint8_t>(node.state));
+  }
   return Sha256(bytes);
 }
 

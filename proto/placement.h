@@ -25,10 +25,10 @@ struct NodeRecord {
   std::string data_address;  // host:port
   std::string control_address;
   std::string http_address;
-  std::string host_id;       // equal on one host (boot id); decides shm
-  std::string shm_path;      // Unix socket; empty when shm is off
-  std::string ucx_address;   // host:port of the ucx listener; empty when none
-  uint32_t weight = 1;       // 1..kWeightMax
+  std::string host_id;      // equal on one host (boot id); decides shm
+  std::string shm_path;     // Unix socket; empty when shm is off
+  std::string ucx_address;  // host:port of the ucx listener; empty when none
+  uint32_t weight = 1;      // 1..kWeightMax
   std::string zone;
   NodeState state = NodeState::kActive;
   uint16_t wire_min = 1;
@@ -37,15 +37,18 @@ struct NodeRecord {
   bool operator==(const NodeRecord&) const = default;
 };
 
-// Version = (epoch, digest of the canonical bytes): the higher epoch wins; an equal epoch with another
-// digest is a finding of `larderctl doctor`.
+// Version = (epoch, digest): the higher epoch wins; an equal epoch with another digest is a finding of
+// `larderctl doctor`.
 struct NodeTable {
   uint64_t epoch = 0;
   uint16_t algorithm = 1;
   std::vector<NodeRecord> nodes;  // sorted by id, unique
 
-  void Normalize();                 // sorts, drops doubles (the higher incarnation stays)
-  Digest digest() const;            // over Encode with incarnations left out (a restart moves nothing)
+  void Normalize();  // sorts, drops doubles (the higher incarnation stays)
+  // Over what decides where a block is and nothing else: epoch, algorithm, and of each node id, data address,
+  // weight and state. Nodes with one static list have one digest, though each knows only its own sockets,
+  // ports and build; a restart or an upgrade changes none.
+  Digest digest() const;
   bool operator==(const NodeTable&) const = default;
 };
 

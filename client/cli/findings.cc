@@ -80,21 +80,10 @@ void JudgeCounters(const NodeView& view, Judgement* out) {
   }
 }
 
-// What places blocks. The rest of a record (HTTP address, incarnation) may differ between two nodes' views of
-// a third: a static list doesn't have it.
-std::string PlacementText(const NodeTable& table) {
-  std::string text;
-  for (const NodeRecord& record : table.nodes) {
-    text += record.id + " " + record.data_address + " *" + std::to_string(record.weight) + "\n";
-  }
-  return text;
-}
-
 void JudgeTables(const std::vector<NodeView>& views, Judgement* out) {
-  std::map<uint64_t, std::map<std::string, std::vector<std::string>>> by_epoch;  // epoch -> table -> ids
+  std::map<uint64_t, std::map<Digest, std::vector<std::string>>> by_epoch;  // epoch -> table -> ids
   for (const NodeView& view : views) {
-    if (view.data_error.empty())
-      by_epoch[view.table.epoch][PlacementText(view.table)].push_back(view.record.id);
+    if (view.data_error.empty()) by_epoch[view.table.epoch][view.table.digest()].push_back(view.record.id);
   }
   const auto names = [](const std::vector<std::string>& ids) {
     std::string text;

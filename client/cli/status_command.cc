@@ -37,6 +37,7 @@ ordered_json ToJson(const NodeView& view) {
   if (view.data_error.empty()) {
     out["ping_us"] = view.ping_us;
     out["table_epoch"] = view.table.epoch;
+    out["table_digest"] = ToHex(view.table.digest());
     out["table_nodes"] = view.table.nodes.size();
   } else {
     out["data_error"] = view.data_error;

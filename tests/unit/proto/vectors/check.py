@@ -55,8 +55,13 @@ def check_names():
             wanted = chain.pop(0)
         elif kind == "link":
             wanted = sha(b"larder link 1\n", bytes(range(32)), b"some bytes")
+        elif kind == "table":
+            wanted = sha(b"larder table 1\n", struct.pack("<QHI", 42, 1, 3),
+                         text(b"[::1]:7400"), text(b"[::1]:7400"), struct.pack("<IB", 65536, 2),
+                         text(b"larder-0.larder.default"), text(b"10.0.0.1:7400"), struct.pack("<IB", 3, 1),
+                         text(b"n3"), text(b"n3:1"), struct.pack("<IB", 1, 3))
         else:
-            continue
+            sys.exit(f"names.txt: nobody computes {kind}")
         expect(kind, wanted.hex(), value)
 
 
