@@ -22,6 +22,8 @@ namespace api = larder::control::v1;
 constexpr int kThreadsMax = 32;  // calls at a time; each is short
 constexpr size_t kQuotaBytes = 64 << 20;
 constexpr int kRequestBytesMax = 64 * 1024;
+constexpr int kHandshakeMs = 5'000;  // for a stranger to begin HTTP/2
+constexpr int kIdleMs = 300'000;     // without a call; clients connect again by themselves
 
 grpc::Status FromStatus(const Status& status) {
   switch (status.code()) {
@@ -235,6 +237,9 @@ Result<std::unique_ptr<ControlService>> ControlService::Start(const std::string&
   int port = 0;
   builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a second node on a port must fail, not share it
+  // Each connection is a descriptor of the process that serves blocks: silent ones don't stay.
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMs);
   builder.SetMaxReceiveMessageSize(kRequestBytesMax);
   builder.SetResourceQuota(quota);
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);

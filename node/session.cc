@@ -274,8 +274,9 @@ void ClientSession::SendReply(Reply&& reply) {
       return SendError(envelope, Code::kInvalid,
                        "the answer passes the limits; ask for fewer blocks at a time");
     case transport::Failure::kBusy:
-      // The peer does not read: memory for it is bounded.
-      return Close(transport::Failure::kTimedOut);
+      // Memory for answers that wait to be read is bounded. A few large ones fill it too, so this one becomes
+      // a small one; when there is no room for that either, the peer does not read and is closed.
+      return SendError(envelope, Code::kBusy, "answers wait to be read; ask for less at a time");
     default:
       return SendError(envelope, Code::kInternal, "the answer could not be sent");
   }

@@ -96,12 +96,14 @@ class ClientSession final : public transport::Handler {
     TicketState state = TicketState::kGranted;
     bool revoked = false;  // while landing: Stopped is posted when no byte can land any more
   };
-  // A payload on its way: a request whose hashes land in it, or tickets (one a segment).
+  // A payload on its way: a request whose hashes land in it, or tickets (one a segment; 0 where there is none
+  // any more, then the segment lands in `waste`).
   struct Incoming {
     uint64_t id = 0;
     Request request;
     uint64_t hash_bytes = 0;
     std::vector<uint64_t> tickets;
+    std::unique_ptr<std::byte[]> waste;
   };
 
   // session.cc: Hello, requests, replies
@@ -123,7 +125,7 @@ class ClientSession final : public transport::Handler {
   void OnData(uint64_t landing_id, bool landed);
   void OnCommit(const Envelope& envelope, ByteView record);
   void OnRevoke(uint64_t ticket);
-  void StopLanding(const Incoming& incoming, bool landed);
+  void StopLanding(const std::vector<uint64_t>& tickets, bool landed);
   void ReportProgress();
 
   std::vector<Incoming>::iterator FindIncoming(uint64_t landing_id);

@@ -11,6 +11,16 @@ constexpr uint64_t kProgressUs = 1'000'000;
 // A ticket whose bytes are still queued behind others of its connection counts as making progress with them,
 // but not for ever: a writer that never sends it must not hold it by sending others.
 constexpr uint64_t kQueuedUs = 30'000'000;
+constexpr uint64_t kDeadTicket = 0;  // the owner counts from one
+constexpr size_t kWasteBytes = 64 * 1024;
+
+// A segment that nobody keeps: its bytes land one over the other, so that its neighbours can land too.
+void AddWaste(std::byte* waste, uint64_t bytes, transport::LandSegments* segments) {
+  std::vector<transport::Extent> extents;
+  for (; bytes > kWasteBytes; bytes -= kWasteBytes) extents.push_back({waste, kWasteBytes});
+  extents.push_back({waste, bytes});
+  segments->Add(extents);
+}
 }  // namespace
 
 bool ClientSession::PlaceData(ByteView record, std::span<const uint64_t> segment_bytes,
@@ -18,19 +28,23 @@ bool ClientSession::PlaceData(ByteView record, std::span<const uint64_t> segment
   Incoming incoming;
   Data data;
   if (!Decode(record, &data).ok() || data.tickets.size() != segment_bytes.size()) return false;
-  // All or nothing. Tickets become `kLanding` at once, so that a double in one message is seen too.
-  size_t taken = 0;
-  for (; taken < data.tickets.size(); ++taken) {
-    const auto found = tickets_.find(data.tickets[taken]);
-    if (found == tickets_.end() || found->second.state != TicketState::kGranted || found->second.revoked ||
-        found->second.slot.bytes != segment_bytes[taken]) {
-      break;
+  // Tickets become `kLanding` at once, so that a double in one message is seen too.
+  bool any = false;
+  for (size_t i = 0; i < data.tickets.size(); ++i) {
+    const auto found = tickets_.find(data.tickets[i]);
+    const bool alive = found != tickets_.end() && found->second.state == TicketState::kGranted &&
+                       !found->second.revoked && found->second.slot.bytes == segment_bytes[i];
+    any |= alive;
+    if (alive) {
+      found->second.state = TicketState::kLanding;
+      landing->segments.Add(found->second.slot);
+    } else {
+      data.tickets[i] = kDeadTicket;
+      if (incoming.waste == nullptr) incoming.waste.reset(new std::byte[kWasteBytes]);
+      AddWaste(incoming.waste.get(), segment_bytes[i], &landing->segments);
     }
-    found->second.state = TicketState::kLanding;
-    landing->segments.Add(found->second.slot);
   }
-  if (taken < data.tickets.size()) {
-    for (size_t i = 0; i < taken; ++i) tickets_.at(data.tickets[i]).state = TicketState::kGranted;
+  if (!any) {
     landing->segments.clear();
     return false;
   }
@@ -61,13 +75,13 @@ void ClientSession::ReportProgress() {
   }
 }
 
-// A refused Data is not answered: the Commit will say that the bytes never came.
+// Data is not answered: the Commit will say of each block whether its bytes came.
 void ClientSession::OnData(uint64_t landing_id, bool landed) {
   const auto found = FindIncoming(landing_id);
   if (found == incoming_.end()) return;
-  const Incoming incoming = std::move(*found);
+  const std::vector<uint64_t> tickets = std::move(found->tickets);
   incoming_.erase(found);
-  StopLanding(incoming, landed);
+  StopLanding(tickets, landed);
 }
 
 void ClientSession::OnDiverted(transport::Connection&, uint64_t landing_id) {
@@ -75,8 +89,8 @@ void ClientSession::OnDiverted(transport::Connection&, uint64_t landing_id) {
 }
 
 // No byte will land for it any more.
-void ClientSession::StopLanding(const Incoming& incoming, bool landed) {
-  for (const uint64_t number : incoming.tickets) {
+void ClientSession::StopLanding(const std::vector<uint64_t>& tickets, bool landed) {
+  for (const uint64_t number : tickets) {
     const auto found = tickets_.find(number);
     if (found == tickets_.end()) continue;
     Ticket& ticket = found->second;

@@ -10,6 +10,7 @@
 
 #include "node/session.h"
 #include "proto/message.h"
+#include "transport/extent_cursor.h"
 
 namespace larder::node {
 
@@ -101,14 +102,16 @@ struct SessionRig {
   }
   void Land(const transport::Landing& landing, const std::vector<Bytes>& segments, size_t step) {
     ASSERT_EQ(landing.segments.size(), segments.size());
-    for (uint32_t s = 0; s < segments.size(); ++s) {
-      const transport::Extent& extent = landing.segments.extents[s];
-      ASSERT_EQ(extent.bytes, segments[s].size());
-      for (size_t at = 0; at < extent.bytes; at += step) {
-        const size_t bytes = std::min(step, extent.bytes - at);
-        std::memcpy(extent.data + at, segments[s].data() + at, bytes);
-        session->OnBytes(*connection, landing.id, s, at, {extent.data + at, bytes});
-      }
+    transport::ExtentCursor<transport::Extent> cursor(&landing.segments);
+    while (!cursor.done()) {
+      const transport::Extent to = cursor.Here();
+      const uint32_t segment = cursor.segment();
+      const uint64_t at = cursor.segment_offset();
+      const size_t bytes = std::min(step, to.bytes);
+      ASSERT_LE(at + bytes, segments[segment].size());
+      std::memcpy(to.data, segments[segment].data() + at, bytes);
+      cursor.Advance(bytes);
+      session->OnBytes(*connection, landing.id, segment, at, {to.data, bytes});
     }
   }
   Envelope LastEnvelope() const {

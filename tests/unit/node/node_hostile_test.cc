@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "tests/unit/node/node_rig.h"
@@ -126,6 +127,37 @@ TEST(NodeHostile, APeerThatNeverReadsIsClosed) {
   EXPECT_TRUE(rig.Until([](const OwnerStats& stats) { return stats.sessions == 0; }));
 }
 
+// Large answers that waited to be read cost a client its connection, though it read on.
+TEST(NodeHostile, ManyLargeAnswersAtOnceAreGivenOrRefusedOneByOne) {
+  NodeRig rig;
+  RawClient client(rig.address());
+  client.Begin();
+  Match match;
+  match.number = client.number;
+  match.rectangle = client.rectangle;
+  for (uint16_t group = 0; group < kGroupsMax; ++group) match.groups.push_back(group);
+  match.hashes_in_payload = true;
+  match.hash_count = kHashesMax;
+  constexpr uint64_t kRequests = 40;  // of 1 MiB each, where 16 MiB may wait
+  for (uint64_t i = 0; i < kRequests; ++i) {
+    ASSERT_TRUE(client.SendMessage(Encode(Envelope{.verb = Verb::kMatch, .request_id = 1000 + i}, match),
+                                   {Bytes(kHashesMax * sizeof(ChainHash))}));
+  }
+  std::set<uint64_t> answered;
+  uint64_t given = 0, busy = 0;
+  while (answered.size() < kRequests) {
+    const auto answer = client.Receive();
+    ASSERT_TRUE(answer.has_value()) << answered.size();
+    EXPECT_TRUE(answered.insert(answer->envelope.request_id).second);
+    given += answer->envelope.code == Code::kOk;
+    busy += answer->envelope.code == Code::kBusy;
+  }
+  EXPECT_EQ(given + busy, kRequests);
+  EXPECT_GE(given, 10u);
+  EXPECT_GE(busy, 1u) << "the bound was not reached: this test shows nothing";
+  EXPECT_EQ(client.MatchBlocks(kOne).size(), 1u) << "the connection goes on";
+}
+
 TEST(NodeHostile, TheFirstOfTwoWritersWins) {
   NodeRig rig;
   RawClient one(rig.address()), two(rig.address()), three(rig.address());
@@ -177,6 +209,29 @@ TEST(NodeHostile, AStalledWriterExpiresAndHarmsNobody) {
   }
   EXPECT_GT(hits, 40);
   EXPECT_EQ(stalled.PutBlocks({TestHash(5)}, payload, 1 << 20), std::vector{PutState::kStored});
+  EXPECT_TRUE(rig.UntilIdle());
+}
+
+// The same over real sockets: the dead block's bytes go nowhere, its neighbours are served bit for bit.
+TEST(NodeHostile, ADeadTicketAmongLiveOnesLosesOnlyItsBlock) {
+  NodeRig rig;
+  RawClient client(rig.address());
+  client.Begin();
+  const std::vector<ChainHash> hashes = {TestHash(1), TestHash(2), TestHash(3)};
+  std::vector<Bytes> payloads;
+  for (uint64_t i = 1; i <= 3; ++i) payloads.push_back(TestBytes(i, 1 << 20));
+  std::vector<uint64_t> tickets;
+  for (const auto& block : client.ReserveBlocks(hashes, 1 << 20)) tickets.push_back(block.ticket);
+  // A commit without bytes ends the second one's ticket.
+  EXPECT_EQ(client.CommitBlocks({tickets[1]}, {payloads[1]}, 1 << 20), std::vector{PutState::kCorrupt});
+  client.SendData(tickets, payloads);
+  EXPECT_EQ(client.CommitBlocks(tickets, payloads, 1 << 20),
+            (std::vector{PutState::kStored, PutState::kExpired, PutState::kStored}));
+  GetReply reply;
+  const auto message = client.GetBlocks(hashes, &reply);
+  ASSERT_TRUE(message.has_value());
+  EXPECT_EQ(message->segments, (std::vector<Bytes>{payloads[0], payloads[2]}));
+  EXPECT_FALSE(IsHit(reply.blocks[1].presence));
   EXPECT_TRUE(rig.UntilIdle());
 }
 

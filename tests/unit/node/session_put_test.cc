@@ -96,10 +96,35 @@ TEST_F(SessionPut, TicketsThatNobodyGrantedAreExpired) {
   EXPECT_EQ(TheCommitted().blocks.size(), 2u);
 }
 
-TEST_F(SessionPut, PayloadsThatDoNotFitTheTicketsAreRefusedWhole) {
-  EXPECT_FALSE(rig.ReceivePayload(DataHeader({7, 99}), {bytes7, bytes8}));
-  EXPECT_FALSE(rig.ReceivePayload(DataHeader({7, 8}), {bytes7, Bytes(499)}));
-  EXPECT_FALSE(rig.ReceivePayload(DataHeader({7, 7}), {bytes7, bytes7}));
+// One dead ticket took all blocks of its message with it: a batch lost what had come in time.
+TEST_F(SessionPut, OneDeadTicketHarmsNoOtherBlockOfItsMessage) {
+  const Bytes long_gone = Bytes(200'001, std::byte{9});
+  rig.session->Deliver(Revoke{7});
+  ASSERT_TRUE(rig.ReceivePayload(DataHeader({99, 8, 7}), {long_gone, bytes8, bytes7}));
+  SendCommit({{99, {}}, {8, Crcs8()}, {7, Crcs7()}});
+  ASSERT_EQ(rig.port.Of<Committed>().size(), 1u);
+  const Committed committed = rig.port.Of<Committed>()[0];
+  ASSERT_EQ(committed.blocks.size(), 3u);
+  EXPECT_FALSE(committed.blocks[0].landed);
+  EXPECT_TRUE(committed.blocks[1].verified);
+  EXPECT_FALSE(committed.blocks[2].landed);
+}
+
+TEST_F(SessionPut, ATicketThatIsNamedTwiceLandsOnce) {
+  ASSERT_TRUE(rig.ReceivePayload(DataHeader({7, 7}), {bytes7, Bytes(bytes7.size())}));
+  SendCommit({{7, Crcs7()}});
+  EXPECT_TRUE(TheCommitted().blocks[0].verified);
+}
+
+TEST_F(SessionPut, ASegmentOfAnotherSizeDoesNotLand) {
+  ASSERT_TRUE(rig.ReceivePayload(DataHeader({7, 8}), {bytes7, Bytes(499)}));
+  SendCommit({{7, Crcs7()}, {8, Crcs8()}});
+  EXPECT_TRUE(TheCommitted().blocks[0].verified);
+  EXPECT_FALSE(TheCommitted().blocks[1].landed);
+}
+
+TEST_F(SessionPut, PayloadsThatNoTicketWaitsForAreRefusedWhole) {
+  EXPECT_FALSE(rig.ReceivePayload(DataHeader({98, 99}), {bytes7, bytes8}));
   EXPECT_FALSE(rig.ReceivePayload(DataHeader({7, 8}), {bytes7}));
   EXPECT_TRUE(rig.ReceivePayload(DataHeader({7}), {bytes7}));
   EXPECT_FALSE(rig.ReceivePayload(DataHeader({7}), {bytes8})) << "it has landed already";
