@@ -276,8 +276,12 @@ void Core::OnClosed(LinkId id, const transport::Error& why, uint64_t now_us) {
   const std::unique_ptr<Link> link = std::move(found->second);
   links_.erase(found);
   const bool greeted = link->state == Link::State::kReady || link->greeted;
-  const std::string text =
+  std::string text =
       std::string(transport::FailureName(why.failure)) + (why.text.empty() ? "" : ": " + why.text);
+  // Closed here because the node was given up: then that is the reason, not that we closed.
+  if (link->state == Link::State::kClosing && link->peer != nullptr && link->peer->down) {
+    text = link->peer->last_error;
+  }
   if (Peer* peer = link->peer) {
     std::erase(peer->lanes[static_cast<size_t>(link->lane)].links, link.get());
     if (!greeted && !closing_)
