@@ -23,6 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("LARDER_BIN", ROOT / "build/release/bin"))
 NODE, CTL = str(BIN / "larder-node"), str(BIN / "larderctl")
 PATIENCE_S = 60  # bounds a hang; nothing here takes nearly as long
+HAVE_UCX = os.environ.get("LARDER_HAVE_UCX", "ON") == "ON"  # what the programs were built with
 CLEAN_ENV = {name: value for name, value in os.environ.items() if not name.startswith("LARDER_")}
 
 
@@ -78,7 +79,7 @@ class Node:
     def metric(self, name):
         for line in self.http("/metrics")[1].splitlines():
             if line.startswith(name + " "):
-                return float(line.split(" ")[1])
+                return float(line.rsplit(" ", 1)[1])
         raise AssertionError("no metric " + name)
 
     def ctl(self, *argv, **more):
@@ -220,6 +221,22 @@ class Serving(Case):
         self.assertEqual(node.ctl("status").returncode, 0)
         self.assertEqual(node.end(), 0, node.log())
 
+    def test_who_connects_and_says_nothing_is_closed_on_every_port(self):
+        node = self.node("--hello-timeout", "500ms")
+        with contextlib.ExitStack() as stack:
+            peers = []
+            for port, begin in (("data", b""), ("data", b"LDR1"), ("control", b""), ("http", b""), ("http", b"GET /")):
+                host, _, number = node.report[port].rpartition(":")
+                peers.append(stack.enter_context(socket.create_connection((host, int(number)), PATIENCE_S)))
+                peers[-1].sendall(begin)
+            for peer in peers:
+                peer.settimeout(PATIENCE_S)
+                with contextlib.suppress(ConnectionResetError):
+                    while peer.recv(4096):
+                        pass
+        self.assertEqual(node.metric("larder_hello_timeouts_total"), 2)
+        self.assertEqual(node.http("/readyz")[0], 200)
+
     def test_kill_9_and_start_again_on_the_same_addresses(self):
         node = self.node()
         ports = {name: node.report[name] for name in ("data", "control", "http")}
@@ -294,6 +311,24 @@ class Tool(Case):
         self.assertIn("different node tables", findings[0]["what"])
         self.assertIn("table_epoch", findings[0]["mend"])
 
+    def test_three_nodes_with_one_static_list_agree(self):
+        """Each knows sockets and ports of itself alone; that was a skew of tables."""
+        if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 4096:
+            self.skipTest("this machine's limit of open files is a finding of its own")
+        nodes = [self.node(name=name) for name in "abc"]
+        peers = ",".join(f"{name}@{node.report['data']}" for name, node in zip("abc", nodes))
+        for name, node in zip("abc", nodes):
+            node.end()
+            node.argv += ["--node-id", name, "--peers", peers, "--data-listen", node.report["data"]]
+            node.start()
+        for node in nodes:
+            done = node.ctl("doctor", "--json")
+            self.assertEqual(json.loads(done.stdout)["findings"], [])
+            self.assertEqual(done.returncode, 0)
+        views = json.loads(nodes[0].ctl("status", "--json").stdout)["nodes"]
+        self.assertEqual(len(views), 3)
+        self.assertEqual(len({view["table_digest"] for view in views}), 1, views)
+
     def test_nobody_there_is_exit_1_with_one_line(self):
         for command in ("status", "ping", "doctor", "namespaces"):
             done = run(CTL, "-e", "127.0.0.1:1", "--timeout", "1s", command)
@@ -317,6 +352,32 @@ class Tool(Case):
         self.assertIn(b"was there already", node.ctl("put", str(path)).stdout)
         match = node.ctl("match", put["hash"], "--json")
         self.assertEqual(json.loads(match.stdout)["usable_length"], 1)
+
+    def test_files_go_over_every_transport(self):
+        """Over ucx the bytes move by UCX's own shared memory here; each transport's own counters show who carried."""
+        node = self.node("--memory", "128MiB", *(["--ucx-listen", "127.0.0.1:0"] if HAVE_UCX else []))
+        self.assertEqual(node.report["transports"], ["tcp", "shm"] + ["ucx"] * HAVE_UCX)
+        size = 9 << 20
+        for transport in node.report["transports"]:
+            path, out = self.folder / f"over-{transport}", self.folder / "out"
+            path.write_bytes(os.urandom(size))
+            for argv in (("put", str(path)), ("get", path.name, "--out", str(out))):
+                done = node.ctl("--transport", transport, "--timeout", "30s", *argv)
+                self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(out.read_bytes(), path.read_bytes())
+            for direction in ("received", "sent"):
+                moved = node.metric(f'larder_transport_{direction}_bytes_total{{transport="{transport}"}}')
+                self.assertGreaterEqual(moved, size, f"{direction} over {transport}")
+                self.assertLess(moved, 2 * size)
+        self.assertEqual(node.end(), 0, node.log())
+
+    def test_a_transport_that_is_not_there_is_a_line_that_says_so(self):
+        node = self.node("--shm", "false")
+        for transport in ("shm", "ucx"):
+            done = node.ctl("--transport", transport, "--timeout", "3s", "put", "-", "--name", "n", stdin=b"x")
+            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.stderr.count(b"\n"), 1, done.stderr)
+            self.assertIn(b"offers no " + transport.encode(), done.stderr)
 
     def test_a_miss_says_why_and_is_exit_1(self):
         node = self.node()
