@@ -20,7 +20,7 @@ Result<std::unique_ptr<Client>> Connect(const Globals& globals, const std::strin
   options.io_threads = 1;
   options.connections_per_peer = 1;
   options.default_deadline_us = globals.timeout_us;
-  options.connect_timeout_us = globals.timeout_us;
+  options.connect_timeout_us = globals.timeout_us / 2;  // the other half for another copy
   Result<std::unique_ptr<Client>> client = Client::Open(options, globals.timeout_us);
   if (client.ok()) return client;
   std::string where;

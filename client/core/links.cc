@@ -5,6 +5,15 @@
 #include "client/core/core.h"
 
 namespace larder::client {
+namespace {
+
+// Half of what a node may be silent for. Who allows more than the usual second for a connection expects a
+// node that takes its time, and gets one that is given as much for a sign of life.
+uint64_t SilenceUs(const ClientOptions& options) {
+  return std::max(kSilenceUs, options.connect_timeout_us / 2);
+}
+
+}  // namespace
 
 Link* Core::FindLink(LinkId id) {
   const auto found = links_.find(id);
@@ -322,7 +331,7 @@ void Core::ArmSilence(Link* link) {
   link->check_armed = true;
   link->ping_sent = false;
   link->progress_seen = Progress(*link);
-  timers_.insert({now_us_ + kSilenceUs, TimerKind::kSilence, link->id});
+  timers_.insert({now_us_ + SilenceUs(options_.client), TimerKind::kSilence, link->id});
 }
 
 // Answers are due and nothing has come for a while: ask for a sign of life, and give up on a node without
@@ -339,7 +348,7 @@ void Core::OnSilence(Link* link) {
   const bool silent = progress == link->progress_seen;
   if (silent && link->ping_sent) {
     if (link->peer != nullptr)
-      MarkDown(link->peer, "no sign of life for " + std::to_string(2 * kSilenceUs) + " us");
+      MarkDown(link->peer, "no sign of life for " + std::to_string(2 * SilenceUs(options_.client)) + " us");
     CloseLink(link, transport::Failure::kTimedOut);
     return;
   }
@@ -348,7 +357,7 @@ void Core::OnSilence(Link* link) {
   if (silent)
     Transmit(link, Encode(Envelope{Verb::kPing, false, link->lane, Code::kOk, 0, ++last_id_}), nullptr);
   link->progress_seen = progress;
-  timers_.insert({now_us_ + kSilenceUs, TimerKind::kSilence, link->id});
+  timers_.insert({now_us_ + SilenceUs(options_.client), TimerKind::kSilence, link->id});
 }
 
 }  // namespace larder::client

@@ -1,5 +1,7 @@
 // Nodes that lie, garble, fall silent or hang up: every call ends by its deadline, nothing wrong is ever a
 // hit.
+#include <atomic>
+
 #include "tests/unit/client/client_fixture.h"
 
 namespace larder::testing {
@@ -249,6 +251,27 @@ TEST_F(Hostile, ANodeWithoutASignOfLifeIsGivenUpLongBeforeTheDeadline) {
   EXPECT_EQ(result.reason, Presence::kUnreachable);
   EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(30));
   EXPECT_EQ(client_->stats().peers_down, 1u);
+}
+
+// In an emulated guest a node took longer than a second to wire up RDMA, and was given up by callers who had
+// allowed it two minutes.
+TEST_F(Hostile, ASlowNodeIsWaitedForAsLongAsAConnectionMayTake) {
+  StartNodes(1);
+  ClientOptions options;
+  options.connect_timeout_us = 30'000'000;
+  OpenClient(options);
+  const auto chain = Chain(1);
+  StoreEverywhere(chain, 8192);
+  std::atomic<bool> slow{true};
+  nodes_[0]->manners = [&](const Envelope&) { return slow ? Manners::kSwallow : Manners::kAnswer; };
+  std::thread late([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    slow = false;
+    nodes_[0]->SendSwallowed();
+  });
+  EXPECT_EQ(GetChecked(chain, 8192, 60'000'000)[0].outcome, Outcome::kHit);
+  EXPECT_EQ(client_->stats().peers_down, 0u);
+  late.join();
 }
 
 TEST_F(Hostile, MemoryIsNotTouchedOnceAGetHasTimedOutInMidPayload) {
