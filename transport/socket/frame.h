@@ -47,6 +47,9 @@ struct Descriptor {
 static_assert(sizeof(Descriptor) == 24);
 
 constexpr uint32_t kDescriptorsMax = 1024;  // of one kData frame
+// Header and segment table of the first message over an accepted connection: whoever it is has introduced
+// itself to nobody yet, and thousands of them may begin what they never end.
+constexpr size_t kFirstBodyBytesMax = 128 * 1024;
 
 // ok(), or kProtocol / kTooLarge with a text. With it, BodyBytes(frame) is small enough to be taken.
 Error CheckFrame(const FrameHeader& frame, const Limits& limits, bool shm);

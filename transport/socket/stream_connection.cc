@@ -78,6 +78,7 @@ void StreamConnection::StartAccepted(int fd, Acceptor* acceptor) {
   }
   OnSocket(fd);
   state_ = State::kConnecting;
+  stranger_ = true;
   handler_ = acceptor->OnAccept(shared_from_this());
   if (!handler_) {
     Fail(Failure::kRefused, "the acceptor refused it");

@@ -167,6 +167,7 @@ class StreamConnection : public Connection,
   std::vector<SocketAddress> candidates_;
   Error connect_error_;
   std::shared_ptr<Handler> handler_;
+  bool stranger_ = false;  // accepted, and no message came yet
   FrameHeader partial_frame_;
   std::vector<std::byte> partial_;  // the beginning of a frame
 };

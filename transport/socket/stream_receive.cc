@@ -25,7 +25,10 @@ void StreamConnection::Feed(ByteView bytes) {
 // Takes bytes of one frame; false: it is not whole yet, or the connection fails.
 bool StreamConnection::ParseFrame(ByteView* bytes) {
   const auto good = [this](const FrameHeader& frame) {
-    const Error error = CheckFrame(frame, shared_->options.limits, IsShm());
+    Error error = CheckFrame(frame, shared_->options.limits, IsShm());
+    if (error.ok() && stranger_ && BodyBytes(frame) > kFirstBodyBytesMax) {
+      error = {Failure::kTooLarge, "the peer begins with a message over the limit of a first one"};
+    }
     if (!error.ok()) Fail(error.failure, error.text);
     return error.ok();
   };
@@ -64,6 +67,7 @@ bool StreamConnection::ParseFrame(ByteView* bytes) {
 
 void StreamConnection::BeginMessage(const FrameHeader& frame, ByteView body) {
   shared_->received_messages++;
+  stranger_ = false;
   const size_t table_bytes = size_t{frame.segments} * sizeof(uint64_t);
   const ByteView header = body.subspan(table_bytes);
   if (frame.segments == 0) {

@@ -82,6 +82,19 @@ TEST(NodeHostile, WhoSaysNoHelloLosesThePlace) {
   EXPECT_EQ(guest.MatchBlocks(kOne).size(), 1u) << "whoever said hello may be silent for as long as it likes";
 }
 
+// 300 strangers who each began a message of 2 MiB held 600 MB of a node that knew none of them.
+TEST(NodeHostile, AStrangersFirstMessageIsSmall) {
+  NodeRig rig;
+  RawClient stranger(rig.address());
+  stranger.SendRaw(Frame(kMessageBytesMax, 0, 0));
+  EXPECT_TRUE(stranger.WaitClosed());
+  RawClient table(rig.address());
+  table.SendRaw(Frame(100 * 1024, 8192, 1));
+  EXPECT_TRUE(table.WaitClosed());
+  EXPECT_EQ(rig.node->info().hello_timeouts, 0u) << "closed at the frame's first bytes";
+  rig.ExpectServes(2);
+}
+
 TEST(NodeHostile, AnotherVersionIsToldSo) {
   NodeRig rig;
   RawClient client(rig.address());
