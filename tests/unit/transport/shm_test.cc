@@ -330,8 +330,8 @@ TEST(Shm, ListensWhereADeadProcessLeftItsSocket) {
   strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
   ASSERT_EQ(bind(dead, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
   close(dead);
+  RecordingAcceptor acceptor;  // outlives the transport, which may accept the other's knock when all is said
   auto first = fixture.Make({}), second = fixture.Make({});
-  RecordingAcceptor acceptor;
   EXPECT_TRUE(first->Listen(path, &acceptor, nullptr).ok());
   const Error error = second->Listen(path, &acceptor, nullptr);
   EXPECT_NE(error.text.find("another process uses it"), std::string::npos) << error.text;
