@@ -46,6 +46,7 @@ Status CheckMachine(const Config& config, std::string* warning) {
   LARDER_RETURN_IF_ERROR(CheckPortFree("data_listen", config.data_listen));
   LARDER_RETURN_IF_ERROR(CheckPortFree("control_listen", config.control_listen));
   LARDER_RETURN_IF_ERROR(CheckPortFree("http_listen", config.http_listen));
+  if (!config.ucx_listen.empty()) LARDER_RETURN_IF_ERROR(CheckPortFree("ucx_listen", config.ucx_listen));
   return Status::Ok();
 }
 
