@@ -56,6 +56,28 @@ namespace larder::node {
     "static membership: id@host:port*weight of every node (data addresses; id and weight may be left out)") \
   X(Count,    table_epoch,    "table_epoch",    "1",   "1", "1000000000000", \
     "version of that list: raise it on every node when the list changes") \
+  X(Choice,   membership,     "membership",     "static", "static|etcd", "", \
+    "how nodes know each other: the list in peers, or etcd") \
+  X(Text,     cluster,        "cluster",        "larder", "1", "64", \
+    "name of this cluster in etcd: nodes of one name belong together") \
+  X(List,     etcd_endpoints, "etcd_endpoints", "",    "", "", \
+    "host:port of each etcd server") \
+  X(Text,     etcd_user,      "etcd_user",      "",    "0", "128", \
+    "user of etcd; empty: none") \
+  X(Path,     etcd_password_file, "etcd_password_file", "", "0", "4096", \
+    "file whose first line is that user's password") \
+  X(Path,     etcd_ca,        "etcd_ca",        "",    "0", "4096", \
+    "PEM file of who signed etcd's certificate; empty: no TLS") \
+  X(Path,     etcd_certificate, "etcd_certificate", "", "0", "4096", \
+    "PEM file of this node's own certificate for etcd; empty: none") \
+  X(Path,     etcd_key,       "etcd_key",       "",    "0", "4096", \
+    "PEM file of the key to that certificate") \
+  X(Duration, lease,          "lease",          "3s",  "1s", "1m", \
+    "a node that etcd has not heard of for so long is not alive; its place stays") \
+  X(Duration, away_grace,     "away_grace",     "300s", "1s", "24h", \
+    "a node that was not alive for so long loses its place; others become home to its blocks") \
+  X(Path,     state_dir,      "state_dir",      "",    "0", "4096", \
+    "folder for this node's id and the last node table, so that it serves also when it restarts while etcd is away; empty: not kept") \
   X(Path,     credentials,    "credentials",    "",    "0", "4096", \
     "TOML file of [[credentials]] (name, token, tenant); empty: those of the config file; none at all: everybody may come") \
   X(Bytes,    memory_bytes,   "memory",         "1GiB", "4MiB", "1024PiB", \

@@ -54,6 +54,41 @@ Status CheckAddresses(const Config& config) {
   return Status::Ok();
 }
 
+Status CheckEtcd(const Config& config) {
+  if (config.membership != "etcd") {
+    const bool all_unset = config.etcd_endpoints.empty() && config.etcd_user.empty() &&
+                           config.etcd_password_file.empty() && config.etcd_ca.empty() &&
+                           config.etcd_certificate.empty() && config.etcd_key.empty();
+    if (all_unset) return Status::Ok();
+    return Invalid(
+        "settings for etcd are there but membership is static; set membership to etcd, or leave them out");
+  }
+  if (config.etcd_endpoints.empty()) {
+    return Invalid(
+        "etcd_endpoints is empty; name the host:port of each etcd server, or set membership to static");
+  }
+  for (const std::string& endpoint : config.etcd_endpoints) {
+    if (ParseHostPort(endpoint).ok()) continue;
+    return Invalid("etcd_endpoints: \"" + endpoint + "\" is no host:port; leave out http:// and paths");
+  }
+  if (!config.peers.empty()) {
+    return Invalid("peers and membership = etcd are both set; etcd knows the nodes, leave peers out");
+  }
+  if (config.cluster.find('/') != std::string::npos) {
+    return Invalid("cluster: \"" + config.cluster + "\" may not have a /");
+  }
+  if (config.etcd_user.empty() != config.etcd_password_file.empty()) {
+    return Invalid("etcd_user and etcd_password_file belong together; set both or none");
+  }
+  if (config.etcd_certificate.empty() != config.etcd_key.empty()) {
+    return Invalid("etcd_certificate and etcd_key belong together; set both or none");
+  }
+  if (!config.etcd_certificate.empty() && config.etcd_ca.empty()) {
+    return Invalid("etcd_certificate needs etcd_ca: without it there is no TLS");
+  }
+  return Status::Ok();
+}
+
 Status CheckMembership(const Config& config) {
   if (!config.node_id.empty() &&
       config.node_id.find_first_not_of(
@@ -64,6 +99,7 @@ Status CheckMembership(const Config& config) {
     return Invalid("peers: " + std::to_string(config.peers.size()) + " nodes are listed; " +
                    std::to_string(kNodesMax) + " are the limit");
   }
+  LARDER_RETURN_IF_ERROR(CheckEtcd(config));
   std::vector<std::string> ids;
   for (const std::string& entry : config.peers) {
     const Result<NodeRecord> record = ParseNodeEntry(entry);

@@ -46,11 +46,10 @@ Status ParseFlags(int argc, const char* const* argv, Given* given) {
     } else {
       option->expected(1);
     }
-    option->allow_extra_args(false);  // else a flag takes every word that follows, and the last one holds
     // Given twice, the last one holds; a list adds up.
     option->multi_option_policy(knob.kind == KnobKind::List ? CLI::MultiOptionPolicy::TakeAll
                                                             : CLI::MultiOptionPolicy::TakeLast);
-    if (knob.kind == KnobKind::List) option->expected(1, 4096);
+    if (knob.kind == KnobKind::List) option->allow_extra_args(false)->expected(1, 4096);
   }
   app.add_option("--config", given->config_path);
   app.add_flag("--print-config", given->print_config);

@@ -13,6 +13,7 @@ target_include_directories(larder_http_request PUBLIC ${PROJECT_SOURCE_DIR})
 target_link_libraries(larder_http_request PRIVATE larder_warnings larder_no_exceptions)
 
 add_library(larder_daemon STATIC
+  ${CMAKE_CURRENT_LIST_DIR}/cluster_link.cc
   ${CMAKE_CURRENT_LIST_DIR}/config.cc
   ${CMAKE_CURRENT_LIST_DIR}/config_check.cc
   ${CMAKE_CURRENT_LIST_DIR}/config_file.cc
@@ -29,7 +30,7 @@ add_library(larder::daemon ALIAS larder_daemon)
 target_include_directories(larder_daemon PUBLIC ${PROJECT_SOURCE_DIR})
 target_compile_definitions(larder_daemon PUBLIC LARDER_VERSION="${PROJECT_VERSION}")
 target_link_libraries(larder_daemon
-  PUBLIC larder_node larder_http_request larder_proto prometheus-cpp::core Threads::Threads
+  PUBLIC larder_node larder_membership larder_http_request larder_proto prometheus-cpp::core Threads::Threads
   PRIVATE larder_warnings larder_control_proto CLI11::CLI11 PkgConfig::TOMLPLUSPLUS nlohmann_json::nlohmann_json)
 
 add_executable(larder-node

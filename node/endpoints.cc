@@ -19,6 +19,11 @@ void Endpoints::SetNode(const Node* node) {
   state_.node = node;
 }
 
+void Endpoints::SetCluster(const ClusterLink* cluster) {
+  const std::lock_guard lock(mutex_);
+  state_.cluster = cluster;
+}
+
 void Endpoints::SetStopping() {
   const std::lock_guard lock(mutex_);
   state_.stopping = true;
@@ -71,6 +76,15 @@ HttpResponse Endpoints::Health(const State& now) const {
             {"huge_pages", info.huge_pages},
             {"table_epoch", info.table.epoch},
             {"table_nodes", info.table.nodes.size()}};
+    if (const auto cluster = now.cluster == nullptr ? std::nullopt : now.cluster->status()) {
+      body["membership"] = {{"kind", cluster->kind},
+                            {"connected", cluster->connected},
+                            {"error", cluster->error},
+                            {"epoch", cluster->epoch},
+                            {"members", cluster->members},
+                            {"live", cluster->live},
+                            {"keep_error", now.cluster->keep_error()}};
+    }
     if (stats.ok()) {
       body["memory_bytes"] = stats->memory_bytes;
       body["payload_bytes"] = stats->payload_bytes;
@@ -88,6 +102,7 @@ HttpResponse Endpoints::Metrics(const State& now) const {
   if (now.node != nullptr) {
     input.info = now.node->info();
     input.movers = now.node->mover_stats();
+    if (now.cluster != nullptr) input.membership = now.cluster->status();
     const Result<OwnerStats> stats = now.node->stats();
     if (stats.ok()) input.owner = stats.value();
     input.info.draining |= now.stopping;

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "node/cluster_link.h"
 #include "node/http_server.h"
 #include "node/node.h"
 
@@ -14,6 +15,8 @@ class Endpoints {
  public:
   // The node must outlive the HTTP server. Until it is given: alive, not ready.
   void SetNode(const Node* node);
+  // Who is in the cluster; it outlives the HTTP server.
+  void SetCluster(const ClusterLink* cluster);
   // Told to stop: alive, not ready.
   void SetStopping();
 
@@ -23,6 +26,7 @@ class Endpoints {
  private:
   struct State {
     const Node* node = nullptr;
+    const ClusterLink* cluster = nullptr;
     bool stopping = false;
   };
   State state() const;

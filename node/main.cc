@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "node/cluster_link.h"
 #include "node/config.h"
 #include "node/control_service.h"
 #include "node/daemon_options.h"
@@ -46,7 +47,6 @@ Status CheckMachine(const Config& config, std::string* warning) {
   LARDER_RETURN_IF_ERROR(CheckPortFree("data_listen", config.data_listen));
   LARDER_RETURN_IF_ERROR(CheckPortFree("control_listen", config.control_listen));
   LARDER_RETURN_IF_ERROR(CheckPortFree("http_listen", config.http_listen));
-  if (!config.ucx_listen.empty()) LARDER_RETURN_IF_ERROR(CheckPortFree("ucx_listen", config.ucx_listen));
   return Status::Ok();
 }
 
@@ -87,11 +87,15 @@ struct Daemon {
   Endpoints endpoints;
   // Destroyed from the last to the first: whoever asks the node goes before it.
   std::unique_ptr<Node> node;
+  std::unique_ptr<ClusterLink> cluster;
   std::unique_ptr<HttpServer> http;
   std::unique_ptr<ControlService> control;
 
-  Status Start() {
+  Status Start(const sigset_t& signals) {
     const Config& config = loaded.config;
+    auto cluster_opened = ClusterLink::Open(config);
+    if (!cluster_opened.ok()) return cluster_opened.status();
+    cluster = std::move(cluster_opened).value();
     std::string shm_path;
     if (config.shm) {
       Result<std::string> prepared = PrepareShmPath(config);
@@ -112,9 +116,14 @@ struct Daemon {
     NodeOptions options = NodeOptionsOf(loaded, shm_path, seed);
     options.control_address = AdvertisedAddress(config, control->address());
     options.http_address = AdvertisedAddress(config, http->address());
+    LARDER_RETURN_IF_ERROR(cluster->Prepare(&options));
     auto node_started = Node::Start(options);
     if (!node_started.ok()) return node_started.status();
     node = std::move(node_started).value();
+    endpoints.SetCluster(cluster.get());
+    const timespec at_once{};
+    LARDER_RETURN_IF_ERROR(
+        cluster->Join(node.get(), [&] { return sigtimedwait(&signals, nullptr, &at_once) > 0; }));
     endpoints.SetNode(node.get());
     control->SetNode(node.get());
     control->SetServing(true);
@@ -125,9 +134,11 @@ struct Daemon {
   void StopGracefully(const sigset_t& signals) {
     endpoints.SetStopping();
     control->SetServing(false);
+    cluster->Drain();
     std::atomic<bool> done{false};
     std::thread drain([&] {
       node->Drain(loaded.config.drain_budget);
+      cluster->Leave();
       node->Stop();
       done = true;
     });
@@ -147,7 +158,11 @@ int Serve(LoadedConfig loaded, const std::string& warning, const sigset_t& signa
   const bool strangers = OpenToStrangers(loaded);
   const uint64_t memory_bytes = loaded.config.memory_bytes;
   Daemon daemon(std::move(loaded));
-  if (Status status = daemon.Start(); !status.ok()) return Refuse(status);
+  if (Status status = daemon.Start(signals); !status.ok()) {
+    if (status.code() != Code::kCancelled) return Refuse(status);
+    spdlog::info("{}", status.text());
+    return kExitOk;
+  }
   const std::string report = Report(daemon.node->info());
   if (!report_path.empty()) {
     if (Status status = WriteReport(report_path, report); !status.ok()) return Refuse(status);

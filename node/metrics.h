@@ -4,11 +4,13 @@
 
 #include <prometheus/metric_family.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "node/machine.h"
+#include "node/membership/membership.h"
 #include "node/node.h"
 
 namespace larder::node {
@@ -18,6 +20,7 @@ struct MetricsInput {
   std::vector<MoverStats> movers;
   NodeInfo info;
   ProcessUsage process;
+  std::optional<MembershipStatus> membership;  // none: static
 };
 
 struct MetricInfo {

@@ -137,7 +137,7 @@ Status Node::Impl::Start() {
   shared->requests_max = options.requests_per_connection_max;
   shared->waits_max = options.owner.waits_per_session_max;
   shared->batch_bytes_max = std::min(transport_options.limits.payload_bytes_max, kBatchBytesMax);
-  ready = true;
+  ready = !options.held;
   return Status::Ok();
 }
 
@@ -229,6 +229,10 @@ Result<uint64_t> Node::Clear(const Namespace& name_space) {
   Result<uint64_t> out = kStopped;
   impl_->owner->Call([&](Owner& owner) { out = owner.ClearNamespace(name_space); });
   return out;
+}
+
+void Node::Accept() {
+  if (!impl_->stopped) impl_->ready = true;
 }
 
 void Node::SetTable(const NodeTable& table) {

@@ -34,6 +34,7 @@ struct NodeOptions {
   std::vector<Credential> credentials;  // empty: everybody may come, as anonymous
   std::vector<NodeRecord> peers;        // static membership: the whole list; this node is added when missing
   uint64_t table_epoch = 1;
+  bool held = false;  // lets nobody in before Accept: the table is not known yet
   transport::TransportOptions transport;
 };
 
@@ -65,7 +66,9 @@ class Node {
   std::vector<MoverStats> mover_stats() const;
   Result<std::vector<NamespaceInfo>> Namespaces() const;
   Result<uint64_t> Clear(const Namespace& name_space);
-  // Pushes a newer table to every client.
+  // Of a node that is held.
+  void Accept();
+  // Pushes a newer table to every client. What it says of this node's own state is taken.
   void SetTable(const NodeTable& table);
   // No new tickets; returns once nothing is in flight or the budget is used up.
   void Drain(uint64_t budget_us);

@@ -82,8 +82,12 @@ Result<NodeRecord> MakeRecord(const NodeOptions& options, const BoundAddresses& 
 
 NodeTable TableWith(const NodeTable& table, const NodeRecord& self) {
   NodeTable out = table;
+  NodeRecord own = self;
+  for (const NodeRecord& record : out.nodes) {
+    if (record.id == self.id && record.incarnation == self.incarnation) own.state = record.state;
+  }
   std::erase_if(out.nodes, [&](const NodeRecord& record) { return record.id == self.id; });
-  out.nodes.push_back(self);
+  out.nodes.push_back(std::move(own));
   out.Normalize();
   return out;
 }

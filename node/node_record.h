@@ -16,7 +16,8 @@ struct BoundAddresses {
 // Refuses what others could not use: a wildcard address without a name to advertise, a bad id or weight.
 Result<NodeRecord> MakeRecord(const NodeOptions& options, const BoundAddresses& bound);
 
-// `peers` with this node's own record in it: the same id is replaced (a list knows only addresses).
+// `table` with this node's own record in it: the same id is replaced (a list knows only addresses). Its state
+// stays, if it speaks of this incarnation.
 NodeTable TableWith(const NodeTable& table, const NodeRecord& self);
 
 // Equal in all processes of one running kernel, whatever their container or network namespace; empty when the

@@ -18,6 +18,8 @@ uint64_t Counter(const NodeView& view, const std::string& name) {
 }
 
 std::string State(const NodeView& view) {
+  if (view.record.state == NodeState::kAway)
+    return "away";  // its place is taken; whether it answers is no matter
   if (!view.data_error.empty() && !view.control_error.empty()) return "unreachable";
   if (!view.data_error.empty()) return "no data port";
   if (!view.control_error.empty()) return "no control port";

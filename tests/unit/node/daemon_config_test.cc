@@ -65,6 +65,7 @@ TEST(Config, DefaultsReadBackAsThemselves) {
 TEST(Config, EveryKnobCanBeSetByFlagVariableAndFile) {
   TempFolder folder;
   for (const Knob& knob : Knobs()) {
+    if (knob.name == "membership" || knob.name.starts_with("etcd_")) continue;  // only together: below
     std::string text(knob.default_text);
     switch (knob.kind) {
       case KnobKind::Switch:
@@ -80,6 +81,7 @@ TEST(Config, EveryKnobCanBeSetByFlagVariableAndFile) {
       case KnobKind::Duration:
         text = "7ms";
         if (knob.min == "100ms") text = "700ms";
+        if (knob.min == "1s") text = "7s";
         break;
       case KnobKind::Address:
         text = "127.0.0.1:17";
@@ -110,6 +112,27 @@ TEST(Config, EveryKnobCanBeSetByFlagVariableAndFile) {
       EXPECT_EQ(loaded->sources.size(), 1u);
     }
   }
+}
+
+TEST(Config, EtcdsKnobsGoTogether) {
+  const std::vector<std::string> all = {"--membership=etcd", "--etcd-endpoints=127.0.0.1:2379,etcd:2379",
+                                        "--etcd-user=u",     "--etcd-password-file=/p",
+                                        "--etcd-ca=/ca",     "--etcd-certificate=/c",
+                                        "--etcd-key=/k",     "--cluster=blue"};
+  const auto loaded = Load(all);
+  ASSERT_TRUE(loaded.ok()) << ErrorOf(loaded);
+  EXPECT_EQ(loaded->config.etcd_endpoints, (std::vector<std::string>{"127.0.0.1:2379", "etcd:2379"}));
+  EXPECT_EQ(loaded->config.etcd_key, "/k");
+  // Each alone, each half of a pair, and what contradicts.
+  for (size_t i = 1; i < 7; ++i) EXPECT_FALSE(Load({all[i]}).ok()) << all[i];
+  for (const size_t left_out : {1u, 2u, 3u, 4u, 5u, 6u}) {
+    auto some = all;
+    some.erase(some.begin() + static_cast<ptrdiff_t>(left_out));
+    EXPECT_FALSE(Load(some).ok()) << "without " << all[left_out];
+  }
+  EXPECT_FALSE(Load({all[0], "--etcd-endpoints=http://127.0.0.1:2379"}).ok());
+  EXPECT_FALSE(Load({all[0], all[1], "--peers=127.0.0.1:1"}).ok());
+  EXPECT_FALSE(Load({all[0], all[1], "--cluster=a/b"}).ok());
 }
 
 TEST(Config, FlagWinsOverVariableOverFile) {

@@ -43,7 +43,7 @@ std::string OtherValue(const Knob& knob) {
     case KnobKind::List:
       return "a@127.0.0.1:1*2";
     case KnobKind::Choice:
-      return knob.name == "log_level" ? "debug" : "json";
+      return knob.name == "log_level" ? "debug" : knob.name == "membership" ? "etcd" : "json";
     default:
       return "/some";
   }
@@ -52,13 +52,17 @@ std::string OtherValue(const Knob& knob) {
 TEST(DaemonOptions, EveryKnobReachesTheNodeOrTheDaemon) {
   // What main.cc itself uses.
   const std::set<std::string_view> of_the_daemon = {
-      "control_listen", "http_listen", "credentials", "shm",   "shm_path",
-      "drain_budget",   "log_level",   "log_format",  "report"};
+      "control_listen", "http_listen", "credentials", "shm", "shm_path", "drain_budget", "log_level",
+      "log_format", "report",
+      // cluster_link.cc
+      "membership", "cluster", "etcd_endpoints", "etcd_user", "etcd_password_file", "etcd_ca",
+      "etcd_certificate", "etcd_key", "lease", "away_grace", "state_dir"};
   const std::string before = TextOf(NodeOptionsOf(LoadedConfig{}, "", 1));
   for (const Knob& knob : Knobs()) {
     LoadedConfig loaded;
     std::string text = OtherValue(knob);
     if (knob.kind == KnobKind::Duration && knob.min == "100ms") text = "900ms";
+    if (knob.kind == KnobKind::Duration && knob.min == "1s") text = "9s";
     ASSERT_TRUE(SetKnob(knob, text, &loaded.config).ok()) << knob.name;
     const bool changed = TextOf(NodeOptionsOf(loaded, "", 1)) != before;
     EXPECT_EQ(changed, of_the_daemon.count(knob.name) == 0) << knob.name;

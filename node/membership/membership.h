@@ -1,0 +1,45 @@
+// Who is in the cluster: what nodes learn from a static list or from etcd, behind one small interface. A node
+// hands the table on to its clients; they know seeds only and never talk to etcd.
+//
+// Placement is slow, liveness is fast: the table changes when a node joins, drains, or stays away beyond a
+// grace of minutes. A crash or a lease that is lost for seconds changes nothing here; clients go round a dead
+// node by themselves.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "proto/placement.h"
+#include "proto/status.h"
+
+namespace larder::node {
+
+struct MembershipStatus {
+  std::string kind;        // "static", "etcd"
+  bool connected = false;  // the last exchange went well; static: always
+  std::string error;       // why not
+  uint64_t epoch = 0;      // of the table in force
+  uint32_t members = 0;    // in the table, those that are away included
+  uint32_t live = 0;       // of these, with a lease; static: unknown, as members
+};
+
+class Membership {
+ public:
+  // A newer table. Called on the membership's own thread; must not call back.
+  using Sink = std::function<void(const NodeTable&)>;
+
+  virtual ~Membership() = default;  // as Leave, without giving the lease back
+
+  // Makes `self` a member and begins to follow the others; tables go to the sink from then on. Waits for at
+  // most `budget_us`. kInvalid: another live node has this id. kUnavailable: nobody answers; it goes on
+  // trying by itself.
+  virtual Status Join(const NodeRecord& self, uint64_t budget_us) = 0;
+  // The node's own state in the table (draining). Soon, and again after a reconnect.
+  virtual void SetState(NodeState state) = 0;
+  // The node stops: its lease ends at once, its place stays for the grace, so that a restart moves nothing.
+  virtual void Leave() = 0;
+  virtual MembershipStatus status() const = 0;
+};
+
+}  // namespace larder::node

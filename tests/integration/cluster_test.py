@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Nodes that know each other through a real etcd: joining, restarts, etcd away. Skips where etcd is not installed.
+
+    tests/integration/cluster_test.py [NAME...]   LARDER_BIN is the folder of the programs (build/release/bin)
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from daemon_test import CLEAN_ENV, NODE, Node, PATIENCE_S, run, until  # noqa: E402
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Etcd:
+    def __init__(self, folder):
+        self.folder = folder
+        self.client, self.peer = free_port(), free_port()
+        self.address = f"127.0.0.1:{self.client}"
+        self.start()
+
+    def start(self):
+        peer = f"http://127.0.0.1:{self.peer}"
+        with open(self.folder / "etcd.log", "ab") as log:
+            self.process = subprocess.Popen(
+                ["etcd", "--data-dir", self.folder / "etcd", "--listen-client-urls", "http://" + self.address,
+                 "--advertise-client-urls", "http://" + self.address, "--listen-peer-urls", peer,
+                 "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer],
+                stdout=log, stderr=log, env=CLEAN_ENV)
+        until(lambda: b"is healthy" in run("etcdctl", "--endpoints", self.address, "endpoint", "health",
+                                           env={"ETCDCTL_API": "3"}).stderr + run(
+            "etcdctl", "--endpoints", self.address, "endpoint", "health", env={"ETCDCTL_API": "3"}).stdout, "etcd")
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Cluster(unittest.TestCase):
+    def setUp(self):
+        if shutil.which("etcd") is None or shutil.which("etcdctl") is None:
+            self.skipTest("etcd is not installed: ./deploy/install-packages")
+        folder = tempfile.TemporaryDirectory(prefix="larder-cluster-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.etcd = Etcd(self.folder)
+        self.addCleanup(self.etcd.kill)
+
+    def node(self, name, *flags):
+        started = Node(self.folder, "--membership", "etcd", "--etcd-endpoints", self.etcd.address, "--lease", "1s",
+                       "--state-dir", str(self.folder / ("state-" + name)), *flags, name=name)
+        self.addCleanup(self.end, started)
+        return started
+
+    @staticmethod
+    def end(node):
+        if node.process.poll() is None:
+            node.process.kill()
+        node.process.wait()
+
+    @staticmethod
+    def health(node):
+        return json.loads(node.http("/healthz")[1])
+
+    def sees(self, node, nodes):
+        return until(lambda: self.health(node)["table_nodes"] == nodes, f"a table of {nodes}")
+
+    def same_table(self, *nodes):
+        until(lambda: len({self.health(node)["table_epoch"] for node in nodes}) == 1, "one version")
+
+    def test_three_nodes_find_each_other_and_serve_a_client(self):
+        nodes = [self.node(name) for name in ("a", "b", "c")]
+        for node in nodes:
+            self.sees(node, 3)
+        self.same_table(*nodes)
+        report = nodes[0].ctl("doctor", "--json")
+        self.assertNotIn(b"skew", report.stdout, report.stdout)
+        status = json.loads(nodes[0].ctl("status", "--json").stdout)
+        self.assertEqual(len(status["nodes"]), 3, status)
+        block = self.folder / "block"
+        block.write_bytes(os.urandom(100_000))
+        put = nodes[1].ctl("put", "--name", "one", str(block))
+        self.assertEqual(put.returncode, 0, put.stderr)
+        back = self.folder / "back"
+        got = nodes[2].ctl("get", "one", "--out", str(back))
+        self.assertEqual(got.returncode, 0, got.stderr)
+        self.assertEqual(back.read_bytes(), block.read_bytes())
+
+    def test_a_node_keeps_its_id_and_place_over_a_kill(self):
+        a, b = self.node("a"), self.node("b")
+        self.sees(a, 2)
+        name = b.report["node_id"]
+        b.process.kill()
+        b.process.wait()
+        b.start()
+        self.assertEqual(b.report["node_id"], name)
+        self.assertTrue(name.startswith("node-"), name)
+        self.sees(a, 2)
+        self.sees(b, 2)
+        self.same_table(a, b)
+
+    def test_an_id_in_use_is_refused_with_a_line(self):
+        a = self.node("a", "--node-id", "one")
+        self.assertEqual(a.report["node_id"], "one")
+        second = run(NODE, "--memory", "64MiB", "--data-listen", "127.0.0.1:0", "--control-listen", "127.0.0.1:0",
+                     "--http-listen", "127.0.0.1:0", "--shm", "false", "--membership", "etcd", "--etcd-endpoints",
+                     self.etcd.address, "--lease", "1s", "--node-id", "one")
+        self.assertEqual(second.returncode, 2, second.stderr)
+        self.assertIn(b"another live node", second.stderr)
+
+    def test_with_etcd_away_a_node_restarts_with_its_last_table(self):
+        a, b = self.node("a"), self.node("b")
+        self.sees(a, 2)
+        self.sees(b, 2)
+        self.etcd.kill()
+        until(lambda: not self.health(a)["membership"]["connected"], "a notices")
+        self.assertEqual(a.metric("larder_membership_connected"), 0)
+        self.assertEqual(self.health(a)["status"], "ok")
+        b.process.kill()
+        b.process.wait()
+        b.start()
+        self.assertEqual(self.health(b)["table_nodes"], 2)
+        self.assertEqual(self.health(b)["status"], "ok")
+        self.etcd.start()
+        until(lambda: self.health(b)["membership"]["connected"], "b joins again")
+        self.sees(b, 2)
+        self.same_table(a, b)
+
+    def test_a_node_that_has_never_seen_the_cluster_waits_and_can_be_stopped(self):
+        self.etcd.kill()
+        process = subprocess.Popen(
+            [NODE, "--memory", "64MiB", "--data-listen", "127.0.0.1:0", "--control-listen", "127.0.0.1:0",
+             "--http-listen", "127.0.0.1:0", "--shm", "false", "--membership", "etcd", "--etcd-endpoints",
+             self.etcd.address, "--report", str(self.folder / "report")], env=CLEAN_ENV, stderr=subprocess.PIPE)
+        self.addCleanup(process.stderr.close)
+        with self.assertRaises(subprocess.TimeoutExpired):
+            process.wait(2)
+        self.assertFalse((self.folder / "report").exists())
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(PATIENCE_S), 0)
+
+    def test_a_node_that_stays_away_loses_its_place(self):
+        a, b, c = (self.node(name, "--away-grace", "2s") for name in ("a", "b", "c"))
+        for node in (a, b, c):
+            self.sees(node, 3)
+        c.process.send_signal(signal.SIGTERM)
+        self.assertEqual(c.process.wait(PATIENCE_S), 0)
+
+        def state():
+            status = json.loads(a.ctl("status", "--json").stdout)
+            return {node["id"]: node.get("state") for node in status["nodes"]}[c.report["node_id"]]
+        until(lambda: state() == "away", "c is away")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *(f"Cluster.{name}" if "." not in name else name for name in sys.argv[1:])])
