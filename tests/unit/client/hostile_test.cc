@@ -253,7 +253,7 @@ TEST_F(Hostile, ANodeWithoutASignOfLifeIsGivenUpLongBeforeTheDeadline) {
   EXPECT_EQ(client_->stats().peers_down, 1u);
 }
 
-// In an emulated guest a node took longer than a second to wire up RDMA, and was given up by callers who had
+// A node that takes longer than a second to wire up RDMA (an emulated guest may) was given up by callers who had
 // allowed it two minutes.
 TEST_F(Hostile, ASlowNodeIsWaitedForAsLongAsAConnectionMayTake) {
   StartNodes(1);
