@@ -89,6 +89,13 @@ void Shell::Release(uint64_t pin) {
   driver_.Release(pin);
 }
 
+Status Shell::Report(const NamespaceHandle& ns, const ReportRequest& request) {
+  Result<std::vector<BlockRef>> blocks = BlocksOf(ns, request);
+  if (!blocks.ok()) return blocks.status();
+  driver_.Report(ns.index, blocks.value());
+  return Status::Ok();
+}
+
 Result<uint32_t> Shell::Remove(const NamespaceHandle& ns, std::span<const ChainHash> hashes,
                                std::span<const uint16_t> groups, const CallOptions& options) {
   const Result<Completion> done = Run(MakeRemove(ns, hashes, groups), options);
@@ -144,16 +151,31 @@ void Shell::Cancel(OperationId id) {
   driver_.Cancel(id);
 }
 
+void Shell::CancelWaiting(OperationId id) {
+  driver_.CancelWaiting(id);
+}
+
 Result<std::unique_ptr<Buffer>> Shell::AllocateBuffer(size_t bytes) {
   std::string error;
   std::shared_ptr<RegionMemory> memory = RegionMemory::Make(bytes, &error);
   if (memory == nullptr) return Status(bytes == 0 ? Code::kInvalid : Code::kFull, error);
-  transports_->Add(memory);
+  const Status added = transports_->Add(memory);
+  if (!added.ok()) return added;
   auto hold = std::make_shared<RegionHold>(transports_, memory);
   const std::lock_guard<std::mutex> lock(buffers_mutex_);
   std::erase_if(buffers_, [](const auto& entry) { return entry.second.expired(); });
   buffers_[memory->region().base] = hold;
   return std::unique_ptr<Buffer>(std::make_unique<RegionBuffer>(std::move(hold)));
+}
+
+Status Shell::RegisterMemory(void* data, size_t bytes) {
+  if (data == nullptr || bytes == 0)
+    return Invalid("memory to register has an address and at least one byte");
+  return transports_->Add(RegionMemory::Wrap(static_cast<std::byte*>(data), bytes));
+}
+
+Status Shell::UnregisterMemory(void* data) {
+  return transports_->RemoveForeign(static_cast<const std::byte*>(data));
 }
 
 }  // namespace larder::client

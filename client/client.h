@@ -151,9 +151,19 @@ struct TouchRequest {  // once a request, when it knows what it used
   uint32_t usable_length = 0;
 };
 
+struct ReportRequest {  // blocks whose content a caller found to be wrong, beyond what checksums see
+  std::span<const ChainHash> hashes;
+  std::vector<uint16_t> groups = {0};
+  Rectangle rectangle;
+  bool whole = true;
+};
+
 using OperationId = uint64_t;  // 0: none
 
+enum class CompletionKind : uint8_t { kMatch = 1, kWait = 2, kGet = 3, kPut = 4, kOther = 5 };
+
 struct Completion {
+  CompletionKind kind = CompletionKind::kOther;  // kOther: of the library itself, never in a queue
   OperationId id = 0;
   uint64_t user_data = 0;
   Status status;                    // of the operation as a whole
@@ -223,6 +233,8 @@ class Client {
   // One way: sent at once, not answered.
   virtual void Touch(const NamespaceHandle& ns, const TouchRequest& request) = 0;
   virtual void Release(uint64_t pin) = 0;
+  // One way too: every node that may have a copy checks its bytes, and drops them only if they are bad.
+  virtual Status Report(const NamespaceHandle& ns, const ReportRequest& request) = 0;
 
   virtual Result<uint32_t> Remove(const NamespaceHandle& ns, std::span<const ChainHash> hashes,
                                   std::span<const uint16_t> groups, const CallOptions& = {}) = 0;
@@ -244,8 +256,16 @@ class Client {
                                          const CallOptions& = {}) = 0;
   // It completes soon with kCancelled (or with what it already had).
   virtual void Cancel(OperationId id) = 0;
+  // Drops what of it no node was asked for yet; what is under way goes on to its end. No connection is closed
+  // for it, so neighbours don't notice. Completes with kCancelled when something was dropped.
+  virtual void CancelWaiting(OperationId id) = 0;
 
   virtual Result<std::unique_ptr<Buffer>> AllocateBuffer(size_t bytes) = 0;
+  // Makes memory of the caller's known to transports that gain by it (RDMA: registered once, not at each
+  // use). It stays the caller's; it must be there until UnregisterMemory, and no operation may use it any
+  // more by then. kInvalid when it overlaps memory that is known already.
+  virtual Status RegisterMemory(void* data, size_t bytes) = 0;
+  virtual Status UnregisterMemory(void* data) = 0;
 
   // Round trip to one node of the table, microseconds.
   virtual Result<uint64_t> Ping(const std::string& node_id, const CallOptions& = {}) = 0;

@@ -26,8 +26,6 @@ Completion Waiter::Wait() {
   return std::move(completion_);
 }
 
-QueueState::QueueState() : event_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
-
 QueueState::~QueueState() {
   if (event_fd_ >= 0) close(event_fd_);
 }
@@ -40,13 +38,25 @@ void QueueState::Push(Completion&& completion) {
 void QueueState::Wake() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (!completions_.empty() && !signalled_ && event_fd_ >= 0) {
-      signalled_ = true;
-      const uint64_t one = 1;
-      (void)!write(event_fd_, &one, sizeof one);
-    }
+    SignalLocked();
   }
   filled_.notify_all();
+}
+
+void QueueState::SignalLocked() {
+  if (completions_.empty() || signalled_ || event_fd_ < 0) return;
+  signalled_ = true;
+  const uint64_t one = 1;
+  (void)!write(event_fd_, &one, sizeof one);
+}
+
+int QueueState::event_fd() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (event_fd_ < 0) {
+    event_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    SignalLocked();
+  }
+  return event_fd_;
 }
 
 std::vector<Completion> QueueState::Poll(size_t max, uint64_t timeout_us) {

@@ -28,15 +28,16 @@ class Waiter : public CompletionSink {
 // The shared part of a queue: operations keep it alive after the caller's CompletionQueue is gone.
 class QueueState : public CompletionSink {
  public:
-  QueueState();
   ~QueueState() override;
   void Push(Completion&& completion) override;
   void Wake() override;
   std::vector<Completion> Poll(size_t max, uint64_t timeout_us);
-  int event_fd() const { return event_fd_; }
+  int event_fd();  // made on first use: queues that are only polled cost no descriptor and no system call
 
  private:
-  const int event_fd_;
+  void SignalLocked();
+
+  int event_fd_ = -1;
   std::mutex mutex_;
   std::condition_variable filled_;
   std::deque<Completion> completions_;

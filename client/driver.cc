@@ -22,6 +22,14 @@ void Driver::Cancel(OperationId id) {
   Enter([&](Core& core, uint64_t now_us) { core.Cancel(id, now_us); });
 }
 
+void Driver::CancelWaiting(OperationId id) {
+  Enter([&](Core& core, uint64_t now_us) { core.CancelWaiting(id, now_us); });
+}
+
+void Driver::Report(uint32_t name_space, const std::vector<BlockRef>& blocks) {
+  Enter([&](Core& core, uint64_t now_us) { core.SendReport(name_space, blocks, now_us); });
+}
+
 void Driver::Touch(uint32_t name_space, const TouchRequest& request) {
   Enter([&](Core& core, uint64_t now_us) { core.SendTouch(name_space, request, now_us); });
 }

@@ -41,6 +41,8 @@ class Driver : private Effects {
   uint32_t AddNamespace(const ClientNamespace& name_space);
   Result<OperationId> Submit(std::unique_ptr<Operation> operation);
   void Cancel(OperationId id);
+  void CancelWaiting(OperationId id);
+  void Report(uint32_t name_space, const std::vector<BlockRef>& blocks);
   void Touch(uint32_t name_space, const TouchRequest& request);
   void Release(uint64_t pin);
   void OnTimer();

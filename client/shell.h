@@ -32,6 +32,7 @@ class Shell : public Client, private World {
   uint32_t Wait(const NamespaceHandle& ns, const WaitRequest& request, const CallOptions& options) override;
   void Touch(const NamespaceHandle& ns, const TouchRequest& request) override;
   void Release(uint64_t pin) override;
+  Status Report(const NamespaceHandle& ns, const ReportRequest& request) override;
   Result<uint32_t> Remove(const NamespaceHandle& ns, std::span<const ChainHash> hashes,
                           std::span<const uint16_t> groups, const CallOptions& options) override;
   Result<uint64_t> Clear(const NamespaceHandle& ns, const CallOptions& options) override;
@@ -45,7 +46,10 @@ class Shell : public Client, private World {
   Result<OperationId> SubmitWait(CompletionQueue* queue, uint64_t user_data, const NamespaceHandle& ns,
                                  const WaitRequest& request, const CallOptions& options) override;
   void Cancel(OperationId id) override;
+  void CancelWaiting(OperationId id) override;
   Result<std::unique_ptr<Buffer>> AllocateBuffer(size_t bytes) override;
+  Status RegisterMemory(void* data, size_t bytes) override;
+  Status UnregisterMemory(void* data) override;
   Result<uint64_t> Ping(const std::string& node_id, const CallOptions& options) override;
   NodeTable table() const override { return driver_.table(); }
   std::vector<PeerInfo> peers() const override { return driver_.peers(); }

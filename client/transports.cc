@@ -31,11 +31,19 @@ std::shared_ptr<RegionMemory> RegionMemory::Make(size_t bytes, std::string* erro
     return nullptr;
   }
   region.base = static_cast<std::byte*>(base);
+  memory->mapped_ = true;
+  return memory;
+}
+
+std::shared_ptr<RegionMemory> RegionMemory::Wrap(std::byte* data, size_t bytes) {
+  std::shared_ptr<RegionMemory> memory(new RegionMemory);
+  memory->region_ = {data, bytes, -1};
+  memory->bytes_ = bytes;
   return memory;
 }
 
 RegionMemory::~RegionMemory() {
-  if (region_.base != nullptr) munmap(region_.base, region_.bytes);
+  if (mapped_) munmap(region_.base, region_.bytes);
   if (region_.fd >= 0) close(region_.fd);
 }
 
@@ -59,12 +67,31 @@ transport::Transport* Transports::Get(const std::string& name, std::string* erro
   return made.get();
 }
 
-void Transports::Add(const std::shared_ptr<RegionMemory>& memory) {
+Status Transports::Add(const std::shared_ptr<RegionMemory>& memory) {
+  const std::byte* base = memory->region().base;
   const std::lock_guard<std::mutex> lock(mutex_);
-  regions_[memory->region().base] = memory;
+  const auto after = regions_.lower_bound(base + memory->region().bytes);
+  if (after != regions_.begin()) {
+    const transport::Region& before = std::prev(after)->second->region();
+    if (before.base + before.bytes > base) return Invalid("the memory overlaps memory that is registered");
+  }
+  regions_[base] = memory;
   for (const auto& [name, made] : transports_) {
     if (made != nullptr) (void)made->AddRegion(memory->region());
   }
+  return Status::Ok();
+}
+
+Status Transports::RemoveForeign(const std::byte* base) {
+  std::shared_ptr<RegionMemory> memory;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = regions_.find(base);
+    if (found != regions_.end() && found->second->foreign()) memory = found->second;
+  }
+  if (memory == nullptr) return Status(Code::kNotFound, "no memory was registered at this address");
+  Remove(memory);
+  return Status::Ok();
 }
 
 void Transports::Remove(const std::shared_ptr<RegionMemory>& memory) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "proto/status.h"
 #include "transport/transport.h"
 
 namespace larder::client {
@@ -17,12 +18,15 @@ class RegionMemory {
  public:
   // nullptr, with the reason, when there is no memory.
   static std::shared_ptr<RegionMemory> Make(size_t bytes, std::string* error);
+  // The caller's own memory: never unmapped, never shown to another process.
+  static std::shared_ptr<RegionMemory> Wrap(std::byte* data, size_t bytes);
   ~RegionMemory();
   RegionMemory(const RegionMemory&) = delete;
   RegionMemory& operator=(const RegionMemory&) = delete;
 
   const transport::Region& region() const { return region_; }
   size_t bytes() const { return bytes_; }  // as asked for
+  bool foreign() const { return !mapped_; }
   bool Contains(const void* data) const {
     const auto* byte = static_cast<const std::byte*>(data);
     return region_.base <= byte && byte < region_.base + region_.bytes;
@@ -32,6 +36,7 @@ class RegionMemory {
   RegionMemory() = default;
   transport::Region region_;
   size_t bytes_ = 0;
+  bool mapped_ = false;  // by Make
 };
 
 class Transports {
@@ -42,7 +47,10 @@ class Transports {
   // nullptr, with the reason, when this build or machine has none of that name.
   transport::Transport* Get(const std::string& name, std::string* error);
 
-  void Add(const std::shared_ptr<RegionMemory>& memory);
+  // kInvalid: it overlaps memory that is known.
+  Status Add(const std::shared_ptr<RegionMemory>& memory);
+  // Memory that RegionMemory::Wrap made; kNotFound when there is none at `base`.
+  Status RemoveForeign(const std::byte* base);
   // The caller's handle is gone: no new transport learns of it, the others let go.
   void Remove(const std::shared_ptr<RegionMemory>& memory);
 

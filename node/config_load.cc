@@ -85,7 +85,8 @@ Status ApplyEnvironment(const char* const* environment, Given* given, LoadedConf
       given->config_path = value;
       given->config_source = name;
     }
-    if (std::ranges::find(kOtherVariables, name) != std::end(kOtherVariables) || IsServiceVariable(name))
+    if (std::ranges::find(kOtherVariables, name) != std::end(kOtherVariables) || IsServiceVariable(name) ||
+        name.starts_with("LARDER_CLIENT_"))
       continue;
     std::string knob_name = name.substr(7);
     std::ranges::transform(knob_name, knob_name.begin(), [](unsigned char c) { return std::tolower(c); });

@@ -37,7 +37,7 @@ OWNED_HEADERS = {
     r"(grpcpp|grpc|google/protobuf)/|.*\.pb\.h": ("node/", "client/cli/", "tests/"),
     r"openssl/": ("proto/", "transport/"),
     r"(gtest|gmock)/": ("tests/",),
-    r"(CLI/|toml\+\+/|toml\.hpp|spdlog/|nlohmann/|prometheus/)": ("node/", "client/cli/", "tests/"),
+    r"(CLI/|toml\+\+/|toml\.hpp|spdlog/|nlohmann/|prometheus/)": ("node/", "client/cli/", "client/config/", "tests/"),
 }
 TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "CHANGELOG.md", "LICENSE", "README.md", "proto", "node",
              "client", "transport", "kernels", "deploy", "tests"}

@@ -5,22 +5,11 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <nlohmann/json.hpp>
+
+#include "client/config/identity_text.h"
 
 namespace larder::cli {
 namespace {
-
-Result<Identity> IdentityOfJson(const std::string& text) {
-  const nlohmann::json root = nlohmann::json::parse(text, nullptr, false);
-  if (!root.is_object()) return Invalid("the identity is no JSON object");
-  Identity identity;
-  for (const auto& [name, value] : root.items()) {
-    if (!value.is_string() && !value.is_number_integer())
-      return Invalid("identity field \"" + name + "\" is neither text nor number");
-    LARDER_RETURN_IF_ERROR(identity.Set(name, value.is_string() ? value.get<std::string>() : value.dump()));
-  }
-  return identity;
-}
 
 Result<std::string> ReadAll(const std::string& path) {
   std::string text;
@@ -60,9 +49,7 @@ Result<Identity> IdentityFrom(const std::string& text, const std::vector<std::st
     return identity;
   }
   if (!text.empty()) {
-    const size_t first = text.find_first_not_of(" \t\r\n");
-    Result<Identity> parsed =
-        first != text.npos && text[first] == '{' ? IdentityOfJson(text) : Identity::Parse(text);
+    Result<Identity> parsed = IdentityFromText(text);
     if (!parsed.ok()) return parsed.status();
     identity = std::move(parsed).value();
   }

@@ -18,7 +18,7 @@ struct NamespaceFlags {
 
 std::shared_ptr<NamespaceFlags> AddNamespaceFlags(CLI::App* command);
 
-// `text`: canonical text, or a JSON object of texts and numbers. `fields` are set over it. With neither: an
+// `text`: as of IdentityFromText. `fields` are set over it. With neither: an
 // opaque identity that larderctl keeps its files under.
 Result<Identity> IdentityFrom(const std::string& text, const std::vector<std::string>& fields);
 

@@ -95,6 +95,54 @@ void Core::Cancel(OperationId id, uint64_t now_us) {
   Settle();
 }
 
+void Core::CancelWaiting(OperationId id, uint64_t now_us) {
+  now_us_ = now_us;
+  Operation* operation = FindOperation(id);
+  if (operation == nullptr || operation->ending || operation->kind == Kind::kOpen) return;
+  size_t dropped = 0;
+  operation->halted = true;
+  for (const auto& [name, peer] : peers_) {
+    for (Lane& lane : peer->lanes) dropped += DropFromLane(operation, &lane);
+  }
+  if (dropped != 0 && operation->status.ok()) {
+    operation->status = Status(Code::kCancelled, std::string(CodeName(Code::kCancelled)));
+  }
+  MayComplete(operation);
+  Settle();
+}
+
+// Answers what of the operation waits in this lane; returns how much it was.
+size_t Core::DropFromLane(Operation* operation, Lane* lane) {
+  size_t dropped = 0;
+  std::deque<Share> shares;
+  for (Share& share : lane->shares) {
+    if (share.operation != operation) {
+      shares.push_back(std::move(share));
+      continue;
+    }
+    dropped += share.items.size() - share.next;
+    for (size_t at = share.next; at < share.items.size(); ++at) {
+      if (operation->kind == Kind::kGet) {
+        SettleTarget(static_cast<GetOperation*>(operation), share.items[at], Outcome::kMiss,
+                     Presence::kUnreachable);
+      } else {
+        SettleCopy(static_cast<PutOperation*>(operation), share.items[at], PutState::kExpired,
+                   Status(Code::kCancelled, "cancelled before it was sent"));
+      }
+    }
+  }
+  lane->shares = std::move(shares);
+  for (const auto& call : lane->waiting) {
+    if (call->operation != operation) continue;
+    const size_t keys = CountOf(operation, call->keys);
+    UnreachableKeys(operation, call->keys, Presence::kUnreachable);
+    operation->open_items -= keys;
+    dropped += keys;
+  }
+  std::erase_if(lane->waiting, [&](const auto& call) { return call->operation == operation; });
+  return dropped;
+}
+
 Operation* Core::FindOperation(OperationId id) {
   const auto found = operations_.find(id);
   return found == operations_.end() ? nullptr : found->second.get();
@@ -207,15 +255,19 @@ void Core::Finish(Operation* operation) {
   completion.status = operation->status;
   switch (operation->kind) {
     case Kind::kMatch:
+      completion.kind = CompletionKind::kMatch;
       FinishMatch(static_cast<MatchOperation*>(operation), &completion.match);
       break;
     case Kind::kGet:
+      completion.kind = CompletionKind::kGet;
       completion.blocks = std::move(static_cast<GetOperation*>(operation)->results);
       break;
     case Kind::kPut:
+      completion.kind = CompletionKind::kPut;
       completion.puts = std::move(static_cast<PutOperation*>(operation)->results);
       break;
     case Kind::kWait:
+      completion.kind = CompletionKind::kWait;
       completion.leading = static_cast<WaitOperation*>(operation)->leading;
       break;
     case Kind::kRemove:

@@ -47,8 +47,11 @@ class Core {
   // Checked, with deadline, class, sink and user data set. kBusy at operations_max.
   Result<OperationId> Submit(std::unique_ptr<Operation> operation, uint64_t now_us);
   void Cancel(OperationId id, uint64_t now_us);
+  // Only what is in no request yet.
+  void CancelWaiting(OperationId id, uint64_t now_us);
   void SendTouch(uint32_t name_space, const TouchRequest& request, uint64_t now_us);
   void Release(uint64_t pin, uint64_t now_us);
+  void SendReport(uint32_t name_space, const std::vector<BlockRef>& blocks, uint64_t now_us);
   // Cancels every operation and begins nothing any more. What transports still hold is let go when they
   // close.
   void Shutdown(uint64_t now_us);
@@ -103,6 +106,7 @@ class Core {
   void End(Operation* operation, Code why);
   void CancelAtNode(const Call& call);
   void DropWaiting(Operation* operation, Presence reason);
+  size_t DropFromLane(Operation* operation, Lane* lane);
   void SettleRest(Operation* operation, Code why);
   void MayComplete(Operation* operation);
   void Finish(Operation* operation);

@@ -184,6 +184,10 @@ void Core::NextCopy(GetOperation* get, uint32_t item, Presence reason, bool answ
                                        : Outcome::kTimedOut,
                         target.corrupt ? Presence::kCorrupt : Presence::kTimedOut);
   }
+  if (get->halted) {
+    return SettleTarget(get, item, target.corrupt ? Outcome::kCorrupt : OutcomeOf(reason),
+                        target.corrupt ? Presence::kCorrupt : reason);
+  }
   // A node that hung up did so on all its connections: each may have to be found out.
   const bool repeat = may_repeat && target.repeats <= options_.client.connections_per_peer;
   if (!repeat) ++target.copy;

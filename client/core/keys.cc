@@ -288,6 +288,29 @@ void Core::ReleasePins(uint32_t name_space, const std::vector<MatchOperation::No
   }
 }
 
+void Core::SendReport(uint32_t name_space, const std::vector<BlockRef>& blocks, uint64_t now_us) {
+  now_us_ = now_us;
+  if (off_ || closing_ || routing_ == nullptr) return;
+  std::vector<std::pair<Peer*, Notice>> notices;
+  for (const BlockRef& block : blocks) {
+    Peer* peer = nullptr;
+    for (uint32_t copy = 0; (peer = Candidate(block.hash, copy, false)) != nullptr; ++copy) {
+      if (peer->down) continue;
+      auto notice = std::find_if(notices.begin(), notices.end(),
+                                 [&](const auto& entry) { return entry.first == peer; });
+      if (notice == notices.end()) notice = notices.insert(notices.end(), {peer, Notice{}});
+      notice->second.blocks.push_back(block);
+    }
+  }
+  stats_.reports += blocks.size();
+  for (auto& [peer, notice] : notices) {
+    notice.verb = Verb::kReport;
+    notice.name_space = name_space;
+    AddNotice(peer, std::move(notice));
+  }
+  Settle();
+}
+
 void Core::SendTouch(uint32_t name_space, const TouchRequest& request, uint64_t now_us) {
   now_us_ = now_us;
   if (off_ || closing_ || routing_ == nullptr || request.chain.empty() || request.chain.size() > kHashesMax)

@@ -173,4 +173,23 @@ Result<std::unique_ptr<Operation>> MakeRemove(const NamespaceHandle& ns, std::sp
   return std::unique_ptr<Operation>(std::move(operation));
 }
 
+Result<std::vector<BlockRef>> BlocksOf(const NamespaceHandle& ns, const ReportRequest& request) {
+  LARDER_RETURN_IF_ERROR(CheckNamespace(ns));
+  LARDER_RETURN_IF_ERROR(CheckGroups(request.groups.size()));
+  if (request.hashes.size() * request.groups.size() > kBlocksMax) {
+    return Invalid("a report of more than " + std::to_string(kBlocksMax) + " blocks: send several");
+  }
+  BlockRef block;
+  LARDER_RETURN_IF_ERROR(PickRectangle(ns, request.whole, request.rectangle, &block.rectangle));
+  std::vector<BlockRef> blocks;
+  for (const ChainHash& hash : request.hashes) {
+    for (const uint16_t group : request.groups) {
+      block.hash = hash;
+      block.group = group;
+      blocks.push_back(block);
+    }
+  }
+  return blocks;
+}
+
 }  // namespace larder::client

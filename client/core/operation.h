@@ -34,6 +34,7 @@ struct Operation {
   uint32_t sends = 0;        // payloads of the caller's memory that transports may still read
   uint32_t landings = 0;     // the same, that transports may still write
   bool ending = false;       // deadline or cancel: no new calls, only waits for its memory
+  bool halted = false;       // what waited was dropped, what is on the wire goes on, no other copy is asked
   std::vector<Call*> calls;  // on the wire
 };
 
@@ -143,6 +144,8 @@ Result<std::unique_ptr<Operation>> MakeMatch(const NamespaceHandle& ns, const Ma
 Result<std::unique_ptr<Operation>> MakeGet(const NamespaceHandle& ns, std::span<const GetItem> items);
 Result<std::unique_ptr<Operation>> MakePut(const NamespaceHandle& ns, std::span<const PutItem> items);
 Result<std::unique_ptr<Operation>> MakeWait(const NamespaceHandle& ns, const WaitRequest& request);
+// The blocks that a report names.
+Result<std::vector<BlockRef>> BlocksOf(const NamespaceHandle& ns, const ReportRequest& request);
 Result<std::unique_ptr<Operation>> MakeRemove(const NamespaceHandle& ns, std::span<const ChainHash> hashes,
                                               std::span<const uint16_t> groups);
 

@@ -75,6 +75,61 @@ TEST_F(Async, TheEventfdIsReadableWhileSomethingIsThere) {
   EXPECT_FALSE(Readable(queue->event_fd()));
 }
 
+TEST_F(Async, CancelWaitingLeavesWhatIsUnderWay) {
+  StartNodes(1);
+  OpenClient({.connections_per_peer = 1, .peer_bytes_in_flight_max = 16384});
+  nodes_[0]->manners = [](const Envelope& envelope) {
+    return envelope.verb == Verb::kGet ? Manners::kSwallow : Manners::kAnswer;
+  };
+  const auto chain = Chain(4);
+  StoreEverywhere(chain, 8192);
+  const auto queue = client_->MakeQueue();
+  Blocks blocks(chain, 8192);
+  const OperationId id = client_->SubmitGet(queue.get(), 1, ns_, blocks.items).value();
+  EXPECT_TRUE(Eventually([&] { return nodes_[0]->seen(Verb::kGet) == 1; }));
+  client_->CancelWaiting(id);
+  EXPECT_TRUE(queue->Poll(1, 0).empty()) << "two blocks are still under way";
+  nodes_[0]->SendSwallowed();
+  const std::vector<Completion> done = queue->Poll(1, 10'000'000);
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].status.code(), Code::kCancelled);
+  ASSERT_EQ(done[0].blocks.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(done[0].blocks[i].outcome, i < 2 ? Outcome::kHit : Outcome::kMiss) << i;
+    if (i < 2) {
+      EXPECT_EQ(blocks.landed[i], Payload(chain[i], 8192));
+    }
+  }
+  EXPECT_EQ(nodes_[0]->seen(Verb::kGet), 1u);
+  EXPECT_EQ(nodes_[0]->seen(Verb::kCancel), 0u);
+}
+
+TEST_F(Async, AReportReachesEveryCopy) {
+  StartNodes(2);
+  OpenClient({.replicas = 2});
+  const auto chain = Chain(3);
+  EXPECT_TRUE(client_->Report(ns_, {.hashes = chain}).ok());
+  EXPECT_TRUE(
+      Eventually([&] { return nodes_[0]->seen(Verb::kReport) == 1 && nodes_[1]->seen(Verb::kReport) == 1; }));
+  EXPECT_EQ(client_->stats().reports, 3u);
+  const auto many = Chain(kBlocksMax + 1);
+  EXPECT_EQ(client_->Report(ns_, {.hashes = many}).code(), Code::kInvalid);
+}
+
+TEST_F(Async, AnEventfdThatIsAskedForLateShowsWhatIsThere) {
+  StartNodes(1);
+  OpenClient();
+  const auto chain = Chain(1);
+  const auto queue = client_->MakeQueue();
+  ASSERT_TRUE(client_->SubmitMatch(queue.get(), 1, ns_, {.chain = chain}).ok());
+  ASSERT_TRUE(Eventually([&] { return client_->stats().operations == 0; }));
+  pollfd ready{queue->event_fd(), POLLIN, 0};
+  ASSERT_GE(ready.fd, 0);
+  EXPECT_EQ(poll(&ready, 1, 10'000), 1);
+  EXPECT_EQ(queue->Poll(8, 0).size(), 1u);
+  EXPECT_EQ(poll(&ready, 1, 0), 0);
+}
+
 TEST_F(Async, CancelEndsAnOperationAndFreesItsPlace) {
   StartNodes(1);
   OpenClient({.operations_max = 2});
