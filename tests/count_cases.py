@@ -9,12 +9,14 @@ import xml.etree.ElementTree
 
 
 def reason(case):
-    """What a skipped test said: the line after gtest's, or the attribute that ctest gives."""
+    """What a skipped test said: the line after gtest's, the text of Python's, or the attribute that ctest gives."""
     output = case.findtext("system-out") or ""
     lines = [line.strip() for line in output.splitlines()]
     for at, line in enumerate(lines):
         if re.search(r": Skipped$", line) and at + 1 < len(lines):
             return lines[at + 1]
+        if match := re.search(r"\.\.\. skipped ['\"](.*)['\"]$", line):
+            return match.group(1)
     skipped = case.find("skipped")
     return skipped.get("message", "no reason given") if skipped is not None else "not run"
 

@@ -9,6 +9,13 @@
 
 #include "tests/integration/node_process.h"
 
+#ifdef __SANITIZE_THREAD__
+// A child that opens a client of its own starts threads.
+extern "C" const char* __tsan_default_options() {
+  return "die_after_fork=0";
+}
+#endif
+
 namespace larder {
 namespace {
 

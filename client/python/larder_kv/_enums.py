@@ -1,0 +1,67 @@
+"""Names for the numbers in results. Values of ``larder.h``."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Outcome(enum.IntEnum):
+    """Of a block that was asked for."""
+
+    HIT = 0
+    MISS = 1
+    BAD = 2
+    REFUSED = 3
+    OUT_OF_TIME = 4
+
+
+class Presence(enum.IntEnum):
+    """Where a block is (below 64), or why not."""
+
+    RAM = 0
+    SSD = 1
+    WRITING = 64
+    NEVER_STORED = 65
+    EVICTED = 66
+    EXPIRED = 67
+    CLEARED = 68
+    REMOVED = 69
+    NOT_ADMITTED = 70
+    CORRUPT = 71
+    QUARANTINED = 72
+    UNCOVERED = 73
+    TIMED_OUT = 74
+    UNREACHABLE = 75
+    BUSY = 76
+    REFUSED = 77
+
+    @property
+    def there(self) -> bool:
+        """The block can be had."""
+        return self < 64
+
+
+class PutState(enum.IntEnum):
+    """Of a block that was put; the first three mean that it is there."""
+
+    STORED = 1
+    EXISTS = 2
+    DIFFERS = 3
+    FULL = 4
+    BUSY = 5
+    EXPIRED = 6
+    CORRUPT = 7
+    CLEARED = 8
+    INVALID = 9
+
+    @property
+    def there(self) -> bool:
+        """The block can be had."""
+        return self <= 3
+
+
+class Priority(enum.IntEnum):
+    """Interactive traffic is served before batch traffic."""
+
+    INTERACTIVE = 0
+    BATCH = 1
