@@ -148,7 +148,7 @@ struct WaitRequest {
 struct TouchRequest {  // once a request, when it knows what it used
   std::span<const ChainHash> chain;
   std::vector<uint16_t> groups = {0};
-  uint32_t usable_length = 0;
+  uint32_t usable_length = 0;  // of the chain, what was there when the request came: Match's answer
 };
 
 struct ReportRequest {  // blocks whose content a caller found to be wrong, beyond what checksums see

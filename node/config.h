@@ -84,6 +84,8 @@ namespace larder::node {
     "memory for blocks, their headers included") \
   X(Bytes,    slab_bytes,     "slab_bytes",     "0",   "0", "64GiB", \
     "size of a slab, the unit that moves between block sizes; 0: memory / 64, at least 4 MiB") \
+  X(Choice,   eviction_policy, "eviction_policy", "tournament", "tournament|hazard|lru|s3-fifo|arc|lru-2|lfu", "", \
+    "what decides who leaves: tournament follows the best of the others, hazard learns when blocks are used again, lru is leaf-first") \
   X(Switch,   huge_pages,     "huge_pages",     "true", "", "", \
     "use huge pages where the machine has them") \
   X(Switch,   prefault,       "prefault",       "true", "", "", \

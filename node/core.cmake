@@ -1,8 +1,27 @@
 # The owner and what it is made of: a pure state machine. Included by node/CMakeLists.txt.
+# Policies apart, so that the trace simulator links them alone.
+add_library(larder_eviction STATIC
+  ${CMAKE_CURRENT_LIST_DIR}/chunked.cc
+  ${CMAKE_CURRENT_LIST_DIR}/eviction/arc.cc
+  ${CMAKE_CURRENT_LIST_DIR}/eviction/chain_history.cc
+  ${CMAKE_CURRENT_LIST_DIR}/eviction/ghost_list.cc
+  ${CMAKE_CURRENT_LIST_DIR}/eviction/grouped_order.cc
+  ${CMAKE_CURRENT_LIST_DIR}/eviction/leaf_first_lru.cc
+  ${CMAKE_CURRENT_LIST_DIR}/eviction/lfu_aging.cc
+  ${CMAKE_CURRENT_LIST_DIR}/eviction/lru2.cc
+  ${CMAKE_CURRENT_LIST_DIR}/eviction/policy.cc
+  ${CMAKE_CURRENT_LIST_DIR}/eviction/reuse_hazard.cc
+  ${CMAKE_CURRENT_LIST_DIR}/eviction/reuse_model.cc
+  ${CMAKE_CURRENT_LIST_DIR}/eviction/s3_fifo.cc
+  ${CMAKE_CURRENT_LIST_DIR}/eviction/tournament.cc
+)
+add_library(larder::eviction ALIAS larder_eviction)
+target_include_directories(larder_eviction PUBLIC ${PROJECT_SOURCE_DIR})
+target_link_libraries(larder_eviction PUBLIC larder_proto PRIVATE larder_warnings larder_no_exceptions)
+
 add_library(larder_node_core STATIC
   ${CMAKE_CURRENT_LIST_DIR}/arena.cc
   ${CMAKE_CURRENT_LIST_DIR}/cover.cc
-  ${CMAKE_CURRENT_LIST_DIR}/eviction/leaf_first_lru.cc
   ${CMAKE_CURRENT_LIST_DIR}/index.cc
   ${CMAKE_CURRENT_LIST_DIR}/miss_memory.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner.cc
@@ -21,5 +40,5 @@ add_library(larder::node_core ALIAS larder_node_core)
 target_include_directories(larder_node_core PUBLIC ${PROJECT_SOURCE_DIR})
 # transport for its header's types only; block_name.h, which tests see, has xxhash in it.
 target_link_libraries(larder_node_core
-  PUBLIC larder_ssd_core larder_proto larder_transport PkgConfig::XXHASH
+  PUBLIC larder_eviction larder_ssd_core larder_proto larder_transport PkgConfig::XXHASH
   PRIVATE larder_warnings larder_no_exceptions)

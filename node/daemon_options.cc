@@ -8,6 +8,7 @@ NodeOptions NodeOptionsOf(const LoadedConfig& loaded, const std::string& shm_pat
   NodeOptions out;
   out.owner.memory_bytes = config.memory_bytes;
   out.owner.slab_bytes_target = config.slab_bytes;
+  out.owner.eviction_policy = *PolicyOfName(config.eviction_policy);  // its choices are the names
   out.owner.tickets_max = count(config.tickets_max);
   out.owner.tickets_per_session_max = count(config.tickets_per_connection_max);
   out.owner.ticket_stall_us = config.ticket_stall;

@@ -13,7 +13,7 @@ Owner::State::State(const OwnerOptions& given, SlabSource* slabs, Outbox* outbox
       arena(given.memory_bytes, given.slab_bytes_target, slabs),
       misses(given.miss_memory_entries),
       waits(given.seed),
-      links(MakeLruLinks()),
+      family(MakePolicyFamily(given.eviction_policy)),
       writing(16, BlockNameHash{given.seed}) {}
 
 Owner::Owner(const OwnerOptions& options, SlabSource* slabs, Outbox* outbox)

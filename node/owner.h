@@ -18,6 +18,7 @@
 #include <variant>
 #include <vector>
 
+#include "node/eviction/policy.h"
 #include "proto/message.h"
 #include "transport/transport.h"
 
@@ -116,6 +117,7 @@ struct OwnerOptions {
   uint64_t pin_us_max = 60'000'000;
   uint32_t namespaces_max = 4096;
   uint32_t miss_memory_entries = 1 << 18;  // what left and why
+  PolicyKind eviction_policy = kPolicyDefault;
   uint64_t seed = 0;                       // of the index's hash function
   bool allow_weak_hash = false;
 };

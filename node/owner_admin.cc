@@ -151,7 +151,7 @@ OwnerStats Owner::State::Stats() const {
   out.hard_pins = hard_pins;
   out.sessions = sessions.size();
   out.namespaces = number_of.size();
-  out.metadata_bytes = index.metadata_bytes() + LruLinksBytes(*links) + arena.metadata_bytes();
+  out.metadata_bytes = index.metadata_bytes() + family->metadata_bytes() + arena.metadata_bytes();
   for (const auto& policy : policies) out.metadata_bytes += policy->metadata_bytes();
   return out;
 }

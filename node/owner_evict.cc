@@ -29,7 +29,7 @@ PutState Owner::State::TakeSlot(const SlotShape& shape, SlotPlace* place) {
   uint32_t class_number = arena.ClassOf(shape);
   if (class_number == Arena::kNone && MakeClassRoom()) class_number = arena.ClassOf(shape);
   if (class_number == Arena::kNone) return PutState::kBusy;
-  while (policies.size() <= class_number) policies.push_back(MakeLeafFirstLru(links));
+  while (policies.size() <= class_number) policies.push_back(family->Make());
   bool taken = arena.Take(class_number, place);
   while (!taken && eviction_budget > 0 && MakeRoom(class_number)) taken = arena.Take(class_number, place);
   if (taken) return PutState::kTicket;
@@ -109,7 +109,7 @@ bool Owner::State::EvictFrom(uint32_t class_number) {
     }
     if (pinned.size() < kLooksPerVictim) return false;  // that was all of them
     // Somebody is about to read these: that is a use. Out of the way, or they would hide what may leave.
-    for (const uint32_t entry : pinned) policy.Touch(entry, {now_us, 0, 0, 0});
+    for (const uint32_t entry : pinned) policy.Defer(entry, now_us);
   }
   return false;
 }

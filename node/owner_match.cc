@@ -1,5 +1,6 @@
 // Match answers what is here and may pin it softly; Touch says what was used; Release gives a pin back.
 #include <algorithm>
+#include <numeric>
 
 #include "node/owner_state.h"
 
@@ -91,6 +92,8 @@ void Owner::State::OnTouch(Asker& asker, const Touch& body) {
   if (NamespaceFor(asker, body.number, &number) == nullptr) return;
   if (body.groups.size() > kGroupsMax || body.hashes.size() > kHashesMax) return;
   ++counts.touches;
+  if (family->observes()) ObserveChain(body, number);
+  TouchInfo info{now_us, body.root, 0, body.usable_length, body.chain_length, 0};
   uint32_t first[Index::kBatch];
   const bool has_depths = body.depths.size() == body.hashes.size();
   for (size_t end = body.hashes.size(); end > 0;) {
@@ -101,19 +104,35 @@ void Owner::State::OnTouch(Asker& asker, const Touch& body) {
       for (size_t i = 0; i < count; ++i) {
         if (first[i] == kNone) continue;
         index.PrefetchPlace(first[i]);
-        PrefetchLinks(*links, first[i]);
+        family->Prefetch(first[i]);
       }
       for (size_t i = 0; i < count; ++i) {
-        if (first[i] != kNone) PrefetchNeighbours(*links, first[i]);
+        if (first[i] != kNone) family->PrefetchNeighbours(first[i]);
       }
       for (size_t i = count; i-- > 0;) {
-        const uint32_t depth = has_depths ? body.depths[end + i] : static_cast<uint32_t>(end + i);
+        if (first[i] == kNone) continue;
+        info.depth = has_depths ? body.depths[end + i] : static_cast<uint32_t>(end + i);
+        info.key = FingerprintOf(number, body.hashes[end + i], group);
         for (uint32_t piece = first[i]; piece != kNone && work_left > 0; piece = index[piece].next_piece) {
-          PolicyOf(piece).Touch(piece, {now_us, body.root, depth, body.usable_length});
+          PolicyOf(piece).Touch(piece, info);
           if (piece != first[i]) --work_left;
         }
       }
     }
+  }
+}
+
+// Policies that learn hear of the whole share of the chain, also of what is not here any more.
+void Owner::State::ObserveChain(const Touch& body, uint32_t number) {
+  std::vector<uint64_t> keys(body.hashes.size());
+  std::vector<uint32_t> depths = body.depths;
+  if (depths.size() != keys.size()) {
+    depths.resize(keys.size());
+    std::iota(depths.begin(), depths.end(), 0u);
+  }
+  for (const uint16_t group : body.groups) {
+    for (size_t i = 0; i < keys.size(); ++i) keys[i] = FingerprintOf(number, body.hashes[i], group);
+    family->Observe({now_us, body.root ^ group, body.usable_length, body.chain_length, keys, depths});
   }
 }
 

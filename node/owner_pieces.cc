@@ -58,8 +58,13 @@ void Owner::State::Leave(uint32_t entry, Presence reason) {
     --record.blocks;
     record.bytes -= index.place(entry).payload_bytes;
   }
-  misses.Remember(FingerprintOf(e.space.number, e.hash, e.group), reason);
-  PolicyOf(entry).Remove(entry);
+  const uint64_t key = FingerprintOf(e.space.number, e.hash, e.group);
+  misses.Remember(key, reason);
+  if (reason == Presence::kEvicted) {
+    PolicyOf(entry).Evict(entry, key);
+  } else {
+    PolicyOf(entry).Remove(entry);
+  }
   index.Hide(entry);
   if (!e.pinned()) FreeEntry(entry);
 }

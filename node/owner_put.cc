@@ -182,7 +182,9 @@ PutState Owner::State::StoreTicket(const Asker& asker, const Ticket& ticket,
   arena.SetOwner(ticket.place, entry);
   EvictionPolicy& policy = PolicyOf(entry);
   policy.Reserve(index.entry_bound());
-  policy.Insert(entry, {now_us, 0, ticket.depth, 0});
+  TouchInfo info{.now_us = now_us, .depth = ticket.depth};
+  info.key = FingerprintOf(number, ticket.name.hash, ticket.name.group);
+  policy.Insert(entry, info);
   ++record.blocks;
   record.bytes += ticket.payload_bytes;
   ++counts.puts;

@@ -195,6 +195,7 @@ struct Owner::State {
   void OnMatch(Asker& asker, const Match& body);
   void PinMatched(const std::vector<Patch>& sources, SoftPin* pin);
   void OnTouch(Asker& asker, const Touch& body);
+  void ObserveChain(const Touch& body, uint32_t number);
 
   // owner_wait.cc
   void OnWait(Asker& asker, Wait&& body);
@@ -235,7 +236,7 @@ struct Owner::State {
   Arena arena;
   MissMemory misses;
   Waits waits;
-  std::shared_ptr<LruLinks> links;
+  const std::unique_ptr<PolicyFamily> family;
   std::vector<std::unique_ptr<EvictionPolicy>> policies;  // by class number
   uint32_t eviction_budget = 0;                           // left to the request at hand
   uint32_t sweep_budget = 0;

@@ -261,12 +261,13 @@ struct Touch {
   uint32_t number = 0;
   uint64_t pin_handle = 0;     // kRelease: the handle to give back
   uint64_t root = 0;           // first 8 bytes of the chain's first hash
-  uint32_t usable_length = 0;  // blocks of the chain that the request could use
+  uint32_t usable_length = 0;  // blocks of the chain that were there when the request came
   std::vector<uint16_t> groups;
   std::vector<uint32_t> depths;  // one a hash; ascending
   bool hashes_in_payload = false;
   uint32_t hash_count = 0;
   std::vector<ChainHash> hashes;  // may be none with kRelease
+  uint32_t chain_length = 0;      // blocks of the whole chain, other nodes' included; 0 (unknown) isn't sent
   bool operator==(const Touch&) const = default;
 };
 // A reader found bytes that do not verify: the node checks its own copy and drops it only if it is bad.

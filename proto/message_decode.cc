@@ -223,6 +223,7 @@ Status Decode(ByteView record, Touch* body) {
   for (size_t i = 1; i < body->depths.size(); ++i) {
     in.Check(body->depths[i - 1] < body->depths[i], "depths do not ascend");
   }
+  if (in.More()) body->chain_length = in.U32();  // older peers don't send it
   return in.Finish();
 }
 

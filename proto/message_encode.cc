@@ -236,7 +236,7 @@ Bytes Encode(const Envelope& envelope, const WaitReply& body) {
 }
 
 Bytes Encode(const Envelope& envelope, const Touch& body) {
-  Encoder out(envelope, 96 + 4 * body.depths.size() + HashBytes(body));
+  Encoder out(envelope, 100 + 4 * body.depths.size() + HashBytes(body));
   out.U32(body.number);
   out.U64(body.pin_handle);
   out.U64(body.root);
@@ -244,6 +244,7 @@ Bytes Encode(const Envelope& envelope, const Touch& body) {
   out.Array(body.groups);
   out.Array(body.depths);
   out.Hashes(body);
+  if (body.chain_length != 0) out.U32(body.chain_length);
   return out.Finish();
 }
 

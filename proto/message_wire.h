@@ -65,6 +65,7 @@ class Decoder {
   }
 
   void Check(bool good, const char* problem);
+  bool More() const { return ok() && reader_.left() > 0; }
   bool ok() const { return problem_ == nullptr && reader_.ok(); }
   Status Finish() const;
 

@@ -330,6 +330,7 @@ void Core::SendTouch(uint32_t name_space, const TouchRequest& request, uint64_t 
     for (auto& [peer, touch] : touches) {
       std::memcpy(&touch.root, request.chain[0].bytes.data(), sizeof touch.root);
       touch.usable_length = request.usable_length;
+      touch.chain_length = static_cast<uint32_t>(request.chain.size());
       touch.groups = request.groups;
       touch.hash_count = static_cast<uint32_t>(touch.hashes.size());
       Notice notice;

@@ -41,7 +41,7 @@ class Prefill {
 
     // Once a request, over the whole prefix: of one chain the deepest block is then the coldest.
     larder_.client->Touch(larder_.name_space,
-                          {.chain = job.chain, .usable_length = uint32_t(job.chain.size())});
+                          {.chain = job.chain, .usable_length = match.usable_length});
     if (match.pin != 0) larder_.client->Release(match.pin);
     return result;
   }

@@ -74,6 +74,8 @@ Result<std::vector<Request>> ReadTrace(const std::string& path) {
     }
     Request request;
     request.at_ms = uint64_t(std::max(0.0, time->get<double>()));
+    const auto tokens = object.find("input_length");
+    if (tokens != object.end() && tokens->is_number_unsigned()) request.tokens = tokens->get<uint64_t>();
     for (const auto& id : *ids) {
       if (!id.is_number_integer() || id < 0) return Invalid(where + "hash_ids are whole numbers from 0 on");
       request.blocks.push_back(id.get<uint64_t>());

@@ -12,6 +12,7 @@ namespace larder::demo {
 struct Request {
   uint64_t at_ms = 0;            // when it arrives, on the workload's own clock
   std::vector<uint64_t> blocks;  // its prefix, root first; equal numbers are equal whole prefixes
+  uint64_t tokens = 0;           // of the prefix, when a trace tells
 };
 
 struct ConversationOptions {
@@ -27,8 +28,8 @@ struct ConversationOptions {
 // requests.
 std::vector<Request> MakeConversations(const ConversationOptions& options);
 
-// A trace of the Mooncake format: one JSON object a line with `timestamp` (ms) and `hash_ids`; the other
-// fields are for people. kInvalid names the line.
+// A trace of the Mooncake format: one JSON object a line with `timestamp` (ms) and `hash_ids`; `input_length`
+// (tokens) may be there, the other fields are for people. kInvalid names the line.
 Result<std::vector<Request>> ReadTrace(const std::string& path);
 
 struct Ideal {

@@ -87,7 +87,7 @@ TEST(Config, EveryKnobCanBeSetByFlagVariableAndFile) {
         text = "127.0.0.1:17";
         break;
       case KnobKind::Choice:
-        text = knob.name == "log_level" ? "debug" : "json";
+        text = knob.min.substr(knob.min.rfind('|') + 1);
         break;
       case KnobKind::List:
         text = "a@127.0.0.1:1*2,127.0.0.1:2";

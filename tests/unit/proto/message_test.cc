@@ -75,9 +75,23 @@ TEST(EveryMessage, IgnoresNewerFields) {
   for (const Kind& kind : EveryKind()) {
     const ByteView record = RecordOf(kind.sample);
     Bytes longer(record.begin(), record.end());
+    longer.insert(longer.end(), 4, std::byte{0});  // where Touch has a field that older peers don't send
     longer.insert(longer.end(), 11, std::byte{0xee});
     EXPECT_TRUE(kind.is_sample(longer)) << kind.name;
   }
+}
+
+TEST(Touch, TellsTheLengthOfItsChainWhenItIsKnown) {
+  Touch touch = Sample<Touch>();
+  const Bytes unknown = Encode(EnvelopeOf<Touch>(), touch);
+  touch.chain_length = 40;
+  const Bytes known = Encode(EnvelopeOf<Touch>(), touch);
+  EXPECT_EQ(known.size(), unknown.size() + 4);
+  Touch back;
+  ASSERT_TRUE(Decode(RecordOf(known), &back).ok());
+  EXPECT_EQ(back, touch);
+  ASSERT_TRUE(Decode(RecordOf(unknown), &back).ok());
+  EXPECT_EQ(back.chain_length, 0u);
 }
 
 TEST(EveryMessage, RefusesEachTruncation) {
