@@ -1,0 +1,84 @@
+"""What Larder has of a prompt: asked off the engine's critical path."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from larder_kv import Namespace, Queue
+from larder_kv._enums import Presence
+from larder_kv.vllm.geometry import Geometry
+
+MATCH_MS = 1000.0  # a dead node is known to be so at once; this is for one that is busy
+FIRST_WAIT_MS = 2.0  # an answer usually takes less; waiting so long saves a scheduling step
+LATER_WAIT_MS = 0.2
+FRESH_S = 2.0  # an older answer is asked for again
+
+
+class Lookup:
+    """One question about a chain: a match for each group, or a wait for all of them first."""
+
+    def __init__(self, chunks: int) -> None:
+        self.chunks = chunks
+        self.present: list[list[bool]] = []
+        self.asked_s = time.monotonic()
+        self.done_s = 0.0
+        self.unreached = False
+        self._open = 0
+
+    @property
+    def done(self) -> bool:
+        return self._open == 0
+
+    @property
+    def stale(self) -> bool:
+        return self.done and time.monotonic() - self.done_s > FRESH_S
+
+    def begin(self, space: Namespace, queue: Queue, geometry: Geometry, keys: bytes, wait_ms: float) -> None:
+        """wait_ms: how long blocks that somebody is computing now are waited for; 0: what is there counts."""
+        self.present = [[False] * self.chunks for _ in geometry.groups]
+        groups = [group for group in geometry.groups if not group.window_tokens] or list(geometry.groups)
+        if wait_ms > 0:
+            for group in groups:
+                rectangle = (0, group.layers, 0, geometry.head_groups)
+                self._open += 1
+                space.submit_wait(
+                    queue,
+                    (self, lambda: self._ask(space, queue, geometry, keys)),
+                    keys,
+                    groups=[group.number],
+                    rectangle=rectangle,
+                    deadline_ms=wait_ms,
+                )
+        else:
+            self._ask(space, queue, geometry, keys)
+
+    def _ask(self, space: Namespace, queue: Queue, geometry: Geometry, keys: bytes) -> None:
+        for row, group in enumerate(geometry.groups):
+            rectangle = (0, group.layers, 0, geometry.head_groups)
+            self._open += 1
+            space.submit_match(
+                queue, (self, row), keys, groups=[group.number], rectangle=rectangle, deadline_ms=MATCH_MS
+            )
+
+    def completed(self, what: Any, result: Any) -> None:
+        """Of one of its operations: a row of the answer, or a wait that ended and what comes after it."""
+        self._open -= 1
+        if callable(what):
+            if self._open == 0:
+                what()
+            return
+        presence = result.presence if result is not None else b""
+        self.present[what] = [each < 64 for each in presence] or [False] * self.chunks
+        self.unreached |= not presence or any(each in (Presence.UNREACHABLE, Presence.TIMED_OUT) for each in presence)
+        if self._open == 0:
+            self.done_s = time.monotonic()
+
+
+def drain(queue: Queue, wait_ms: float) -> None:
+    """Hands completions to their lookups; waits for the first one for so long."""
+    while completions := queue.poll(64, wait_ms):
+        wait_ms = 0
+        for completion in completions:
+            lookup, what = completion.token
+            lookup.completed(what, completion.result)

@@ -1,0 +1,335 @@
+"""The scheduler's half of the connector: decides what is offered, loaded and stored. Moves no byte of KV."""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from larder_kv.vllm.breaker import Breaker
+from larder_kv.vllm.events import Events
+from larder_kv.vllm.geometry import NULL_BLOCK, Geometry, Group
+from larder_kv.vllm.identity import lora_digest
+from larder_kv.vllm.link import Link
+from larder_kv.vllm.lookups import FIRST_WAIT_MS, LATER_WAIT_MS, Lookup, drain
+from larder_kv.vllm.metadata import Done, Job, Run, StepMetadata, WorkerReport
+from larder_kv.vllm.options import Options
+from larder_kv.vllm.pace import Pace
+from larder_kv.vllm.requests import RequestState
+from larder_kv.vllm.stats import Counters
+
+STORE_MS = 20000.0
+CONSUMER_WAIT_MS = 1000.0  # a decode node's, where the proxy does not say how long prefill may take
+RESET_MS = 10000.0
+
+
+class SchedulerSide:
+    """One thread, the engine's."""
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        options: Options,
+        link: Link,
+        role: str,
+        ranks: int,
+        overlapping: bool,
+        log: logging.Logger,
+    ) -> None:
+        """ranks: workers that report each job. overlapping: a step may be scheduled before the last one's outcome is known."""
+        self._geometry = geometry
+        self._options = options
+        self._link = link
+        self._log = log
+        self._produces = role in ("kv_producer", "kv_both")
+        self._consumes = role in ("kv_consumer", "kv_both")
+        self._waits = role == "kv_consumer"
+        self._ranks = ranks  # that report a job each
+        # A load within a step that fails spoils the step. One rank notices in time to store nothing of it, others don't; and
+        # with several groups the engine can't be told of single bad blocks.
+        self._async = options.load_async or len(geometry.groups) > 1 or ranks > 1 or overlapping
+        self._requests: dict[str, RequestState] = {}
+        self._loads: list[Job] = []
+        self._fresh: set[int] = set()
+        self._epoch = 0
+        self._queue: Any = None
+        self._breaker = Breaker()
+        self._pace = Pace()
+        self._step: tuple[float, int] | None = None  # when the step under way began, and its tokens
+        self._events = Events(geometry)
+        self.counters = Counters()
+
+    # --- a request begins
+
+    def begin(self, request: Any) -> None:
+        try:
+            lora = lora_digest(getattr(request, "lora_request", None))
+        except OSError:
+            return  # the engine will say what is wrong with the adapter
+        state = self._requests[request.request_id] = RequestState(request, lora)
+        if self._may_load(state):
+            self._ask(state)  # the answer is often there by the time the request is first scheduled
+
+    def _may_load(self, state: RequestState) -> bool:
+        return self._consumes and not state.failed and not getattr(state.request, "skip_reading_prefix_cache", False)
+
+    def _ask(self, state: RequestState) -> None:
+        state.asked = True
+        chunks = self._geometry.whole_chunks(len(state.hashes))
+        client = self._link.client
+        if chunks == 0 or client is None or not self._breaker.allows(time.monotonic()):
+            return
+        if self._queue is None:
+            self._queue = client.queue()
+        space = self._link.space((state.lora, self._epoch))
+        lookup = Lookup(chunks)
+        keys = self._geometry.keys(state.hashes, 0, chunks)
+        lookup.begin(space, self._queue, self._geometry, keys, self._wait_ms(state))
+        state.lookup = lookup
+        self.counters.add(lookups=1)
+
+    def _wait_ms(self, state: RequestState) -> float:
+        """How long a decode node waits for a prefill that is under way. A proxy says it: {"larder_wait_ms": 10000}."""
+        asked = (getattr(state.request, "kv_transfer_params", None) or {}).get("larder_wait_ms")
+        if isinstance(asked, (int, float)) and asked > 0:
+            return float(asked)
+        if not self._waits:
+            return 0.0
+        computing = self._pace.compute_ms(state.request.num_prompt_tokens)
+        return min(2 * computing, self._options.deadline_ms) if computing else CONSUMER_WAIT_MS
+
+    # --- what is offered
+
+    def offer(self, request: Any, local_tokens: int) -> tuple[int | None, bool]:
+        """Tokens beyond the local ones that can be loaded, None: ask later; and whether they load between steps."""
+        state = self._requests.get(request.request_id)
+        if state is None:
+            return 0, False
+        state.local_tokens = local_tokens
+        if not self._may_load(state):
+            return 0, False
+        first = not state.asked
+        if first or (state.lookup is not None and state.lookup.stale):
+            self._ask(state)
+        lookup = state.lookup
+        if lookup is None:
+            return 0, False
+        if not self._settled(lookup, first):
+            return None, False
+        state.present = {chunk for chunk in range(lookup.chunks) if all(row[chunk] for row in lookup.present)}
+        most = min(self._geometry.offer_tokens_max(request.num_tokens), lookup.chunks * self._geometry.chunk_tokens)
+        tokens = self._geometry.usable_tokens(lookup.present, local_tokens, most)
+        if tokens <= local_tokens or not self._pace.worth_loading(tokens - local_tokens):
+            return 0, False
+        return tokens - local_tokens, self._async
+
+    def _settled(self, lookup: Lookup, first: bool) -> bool:
+        if lookup.done:
+            return True
+        drain(self._queue, FIRST_WAIT_MS if first else LATER_WAIT_MS)
+        while not lookup.done and not self._options.lookup_async:
+            drain(self._queue, 100)
+        if lookup.done:
+            if lookup.unreached:
+                self._failed("a lookup")
+            else:
+                self._breaker.succeeded()
+        return lookup.done
+
+    def _failed(self, what: str) -> None:
+        was = self._breaker.is_open
+        self._breaker.failed(time.monotonic())
+        if self._breaker.is_open and not was:
+            self._log.warning("Larder: %s was not answered in time, again; leaving it alone for a while", what)
+            self.counters.add(breaker_opened=1)
+
+    # --- blocks were allocated
+
+    def allocated(self, request: Any, block_ids: tuple[list[int], ...], external_tokens: int) -> None:
+        state = self._requests.get(request.request_id)
+        if state is None:
+            return
+        for group in self._geometry.groups:
+            self._fresh.update(block_ids[group.number][state.local_tokens // group.block_tokens :])
+        if external_tokens > 0:
+            tokens = state.local_tokens + external_tokens
+            runs = [self._load_run(state, group, block_ids[group.number], tokens) for group in self._geometry.groups]
+            deadline = self._pace.deadline_ms(external_tokens, self._options.deadline_ms)
+            if None not in runs:  # else nothing is planned, and the worker reports all blocks
+                self._loads.append(
+                    Job(request.request_id, (state.lora, self._epoch), runs, external_tokens, deadline, not self._async)
+                )
+            chunks = -(-tokens // self._geometry.chunk_tokens)
+            space = self._link.space((state.lora, self._epoch))
+            if space is not None:
+                space.touch(
+                    self._geometry.keys(state.hashes, 0, chunks),
+                    usable=chunks,
+                    groups=[group.number for group in self._geometry.groups],
+                )
+        state.lookup, state.asked = None, False  # after a preemption it is looked up anew
+
+    def _load_run(self, state: RequestState, group: Group, table: list[int], tokens: int) -> Run | None:
+        """Blocks that are here already, that the window has left, or that the offer ends before are not written. None when
+        the engine has no block for something that it must have."""
+        needed = self._geometry.needed(group, state.local_tokens, tokens)
+        per, size = self._geometry.blocks_per_chunk(group), group.block_tokens
+        first, end = max(state.local_tokens, group.first_token(tokens)) // size, tokens // size
+        if end > len(table) or NULL_BLOCK in table[first:end]:
+            self._log.warning("Larder: the engine has no blocks for %d tokens of group %d", tokens, group.number)
+            return None
+        blocks = [table[at] if first <= at < end else -1 for at in range(needed.start * per, needed.stop * per)]
+        return Run(group.number, needed.start, self._geometry.keys(state.hashes, needed.start, needed.stop), blocks)
+
+    # --- a step
+
+    def step(self, output: Any) -> StepMetadata:
+        meta = StepMetadata(loads=self._loads, fresh=self._fresh, idle=output.total_num_scheduled_tokens == 0)
+        self._loads, self._fresh = [], set()
+        cached = output.scheduled_cached_reqs
+        for new in cached.new_block_ids:
+            for ids in new or ():
+                meta.fresh.update(ids)
+        if self._produces and self._link.client is not None and not self._breaker.is_open:
+            for name, scheduled in output.num_scheduled_tokens.items():
+                state = self._requests.get(name)
+                if state is not None and (job := self._store_job(state, scheduled, output.kv_connector_block_state)):
+                    state.stores_open += self._ranks
+                    meta.stores.append(job)
+        self._step = None if meta.loads else (time.monotonic(), output.total_num_scheduled_tokens)
+        return meta
+
+    def _store_job(self, state: RequestState, scheduled: int, tables: Any) -> Job | None:
+        """Chunks that are whole once this step has been computed."""
+        request, geometry = state.request, self._geometry
+        tokens = min(request.num_computed_tokens + scheduled, len(state.hashes) * geometry.hash_tokens)
+        if not self._options.save_decode_cache:
+            tokens = min(tokens, request.num_prompt_tokens)
+        end = tokens // geometry.chunk_tokens
+        wanted = [chunk for chunk in range(state.next_store, end) if chunk not in state.present]
+        state.next_store = max(state.next_store, end)
+        block_ids = tables.get_block_ids(request.request_id) if wanted else None
+        if block_ids is None:
+            return None
+        runs = [
+            run for group in geometry.groups for run in self._store_runs(state, group, block_ids[group.number], wanted)
+        ]
+        if not runs:
+            return None
+        return Job(request.request_id, (state.lora, self._epoch), runs, len(wanted) * geometry.chunk_tokens, STORE_MS)
+
+    def _store_runs(self, state: RequestState, group: Group, table: list[int], wanted: list[int]) -> list[Run]:
+        per, runs = self._geometry.blocks_per_chunk(group), []
+        begin = None
+        for at, chunk in enumerate(wanted):
+            blocks = table[chunk * per : (chunk + 1) * per]
+            whole = len(blocks) == per and NULL_BLOCK not in blocks  # else its window has passed
+            if whole and begin is None:
+                begin = chunk
+            last = at + 1 == len(wanted) or wanted[at + 1] != chunk + 1
+            if begin is not None and (last or not whole):
+                stop = chunk + 1 if whole else chunk
+                runs.append(
+                    Run(
+                        group.number,
+                        begin,
+                        self._geometry.keys(state.hashes, begin, stop),
+                        table[begin * per : stop * per],
+                        self._geometry.constituents(state.hashes, begin, stop),
+                    )
+                )
+                begin = None
+        return runs
+
+    # --- what workers report
+
+    def heard(self, report: WorkerReport | None) -> None:
+        if self._step is not None:
+            began, tokens = self._step
+            self._step = None
+            self._pace.computed(tokens, (time.monotonic() - began) * 1000)
+        if report is None:
+            return
+        for done in report.loads:
+            self._loaded(done)
+        for done in report.stores:
+            self._stored(done)
+
+    def _loaded(self, done: Done) -> None:
+        state = self._requests.get(done.request)
+        if done.unreached:
+            self._failed("a load")
+        elif done.bad == 0:
+            self._breaker.succeeded()
+            self._pace.loaded(done.tokens, done.took_ms)
+        if state is None:
+            return
+        if done.bad:
+            state.failed = True
+            state.present.clear()
+            state.next_store = 0  # computed anew, so stored anew: the copy that failed may be gone
+        else:
+            state.loaded_tokens = max(state.loaded_tokens, done.tokens)
+        state.load_ms = max(state.load_ms, done.took_ms)
+
+    def _stored(self, done: Done) -> None:
+        if done.unreached:
+            self._failed("a store")
+        state = self._requests.get(done.request)
+        if state is None:
+            return
+        state.stores_open -= 1
+        if done.good and not done.bad:
+            state.stored_tokens += done.tokens // self._ranks
+            state.store_ms = max(state.store_ms, done.took_ms)
+            self._events.stored(state, done.stored)
+        if state.finished:
+            self._end(state)
+
+    # --- a request ends
+
+    def events(self) -> list[Any]:
+        return self._events.take()
+
+    def finish(self, request: Any) -> None:
+        state = self._requests.get(request.request_id)
+        if state is not None:
+            state.finished = True
+            self._end(state)
+
+    def _end(self, state: RequestState) -> None:
+        """Says what happened once the last store is known."""
+        if state.stores_open > 0:
+            return
+        name = state.request.request_id
+        if self._requests.get(name) is state:
+            del self._requests[name]
+        if story := state.story(self._link.where):
+            self._log.info("%s", story)
+
+    # --- weights were reloaded
+
+    def reset(self) -> bool:
+        """Forgets this namespace on every node, and counts the weights' epoch up: what is under way can't come back."""
+        self._link.space(("", self._epoch))
+        spaces = self._link.opened(self._epoch)
+        self._epoch += 1
+        for state in self._requests.values():
+            state.lookup, state.asked, state.next_store = None, False, 0
+            state.present.clear()
+        if not spaces:
+            self._log.warning(
+                "Larder: no node can be reached, so nothing was cleared; new weights use a new namespace anyway"
+            )
+            return False
+        try:
+            removed = sum(space.clear(deadline_ms=RESET_MS) for space in spaces)
+        except Exception as error:
+            self._log.warning("Larder: not every node has cleared its blocks: %s", error)
+            return False
+        self._log.info("Larder: cleared %d blocks; weights epoch is %d now", removed, self._epoch)
+        return True
+
+    def close(self) -> None:
+        self._link.close()
