@@ -1,0 +1,163 @@
+"""The connector's parts that need no engine: which blocks make a chunk, what is usable, when to leave a cluster alone."""
+
+import pathlib
+import random
+import tempfile
+import unittest
+
+from larder_kv.vllm import options, weights
+from larder_kv.vllm.breaker import Breaker
+from larder_kv.vllm.geometry import Group, UnservedError, plan
+from larder_kv.vllm.pace import Pace
+
+
+class Geometry(unittest.TestCase):
+    def test_chunks_reach_a_mebibyte_and_end_at_256_tokens(self):
+        for block, layers, heads, cell, wanted in (
+            (32, 8, 4, 512, 64),
+            (16, 8, 4, 512, 64),
+            (32, 4, 2, 256, 256),
+            (16, 80, 8, 512, 16),
+            (512, 4, 2, 256, 512),
+            (48, 4, 2, 256, 192),
+        ):
+            self.assertEqual(plan([Group(0, layers, heads, block, cell)], block).chunk_tokens, wanted)
+        self.assertEqual(plan([Group(0, 8, 4, 32, 512)], 32, 96).chunk_tokens, 96)
+        with self.assertRaisesRegex(UnservedError, "multiple"):
+            plan([Group(0, 8, 4, 32, 512)], 32, 48)
+
+    def test_head_groups_divide_every_groups_heads(self):
+        for heads, wanted in (((4,), 4), ((8, 4), 4), ((12,), 4), ((1,), 1), ((6, 10), 2)):
+            self.assertEqual(
+                plan([Group(at, 2, each, 16, 64) for at, each in enumerate(heads)], 16).head_groups, wanted
+            )
+
+    def test_keys_are_last_hashes_and_the_others_ride_along(self):
+        geometry = plan([Group(0, 8, 4, 32, 512)], 32, 64)
+        hashes = [bytes([at]) * 32 for at in range(7)]
+        self.assertEqual(geometry.whole_chunks(7), 3)
+        self.assertEqual(geometry.keys(hashes, 1, 3), hashes[3] + hashes[5])
+        self.assertEqual(geometry.constituents(hashes, 1, 2), hashes[2] + hashes[3])
+        self.assertIsNone(plan([Group(0, 8, 4, 32, 512)], 32, 32).constituents(hashes, 0, 1))
+
+    def test_full_attention_needs_every_chunk_that_is_not_local(self):
+        geometry = plan([Group(0, 8, 4, 32, 512)], 32, 64)
+        for row, local, most, wanted in (
+            ("1111", 0, 1000, 256),
+            ("1101", 0, 1000, 128),
+            ("0111", 0, 1000, 0),
+            ("0111", 64, 1000, 256),
+            ("0111", 96, 1000, 256),
+            ("0111", 32, 1000, 0),
+            ("1111", 0, 224, 224),
+            ("1111", 256, 1000, 0),
+            ("", 0, 1000, 0),
+            ("1101", 128, 999, 0),
+        ):
+            present = [[each == "1" for each in row]]
+            self.assertEqual(geometry.usable_tokens(present, local, most), wanted, (row, local, most))
+
+    def test_windows_need_their_last_chunks(self):
+        geometry = plan([Group(0, 2, 2, 32, 256), Group(1, 2, 2, 32, 256, window_tokens=65)], 32, 64)
+        for full, window, wanted in (
+            ("1111", "0001", 256),
+            ("1111", "0010", 192),
+            ("1111", "1000", 64),
+            ("1111", "0000", 0),
+            ("0111", "1111", 0),
+            ("1100", "1111", 128),
+        ):
+            present = [[each == "1" for each in row] for row in (full, window)]
+            self.assertEqual(geometry.usable_tokens(present, 0, 1000), wanted, (full, window))
+        self.assertEqual(geometry.needed(geometry.groups[1], 0, 224), range(2, 4))  # tokens 160..223
+
+    def test_what_is_usable_is_there(self):
+        """Against the definition, token by token."""
+        seed = random.randrange(1 << 30)
+        dice = random.Random(seed)
+        for _ in range(300):
+            groups = [
+                Group(at, 1, 1, 16, 8, window_tokens=dice.choice((0, 1, 16, 17, 40, 100)))
+                for at in range(dice.randint(1, 3))
+            ]
+            geometry = plan(groups, 16, dice.choice((16, 32, 64)))
+            present = [[dice.random() < 0.7 for _ in range(6)] for _ in groups]
+            local = dice.randrange(0, 12) * 16
+            most = dice.randrange(0, 30) * 16
+
+            def fine(tokens, geometry=geometry, present=present, local=local):
+                return all(
+                    row[token // geometry.chunk_tokens]
+                    for group, row in zip(geometry.groups, present, strict=True)
+                    for token in range(max(local, group.first_token(tokens)), tokens)
+                )
+
+            ends = {min(count * geometry.chunk_tokens, most) for count in range(1, 7)}
+            wanted = max((end for end in ends if end > local and fine(end)), default=0)
+            self.assertEqual(geometry.usable_tokens(present, local, most), wanted, f"seed {seed}")
+
+
+class Habits(unittest.TestCase):
+    def test_breaker(self):
+        breaker = Breaker(failures_max=2, pause_s=1, pause_max_s=3)
+        breaker.failed(0)
+        breaker.succeeded()
+        breaker.failed(0)
+        self.assertTrue(breaker.allows(0))
+        breaker.failed(0)
+        self.assertEqual([breaker.allows(at) for at in (0.5, 1.0, 1.5)], [False, True, False])  # one try
+        breaker.failed(2)
+        self.assertEqual([breaker.allows(at) for at in (3.9, 4.0)], [False, True])
+        breaker.failed(4)
+        self.assertEqual([breaker.allows(at) for at in (6.9, 7.0)], [False, True])
+        breaker.succeeded()
+        self.assertTrue(breaker.allows(7.1) and breaker.allows(7.1))
+
+    def test_pace(self):
+        pace = Pace()
+        self.assertTrue(pace.worth_loading(4096))
+        self.assertEqual(pace.deadline_ms(4096, 5000), 5000)
+        pace.computed(10, 1000)  # decode says nothing
+        pace.computed(1000, 500)
+        self.assertEqual(pace.deadline_ms(4000, 5000), 3000)
+        self.assertEqual(pace.deadline_ms(64, 5000), 1000)
+        pace.loaded(1000, 2000)
+        self.assertFalse(pace.worth_loading(1000))
+        self.assertTrue(pace.worth_loading(64))
+        for _ in range(200):
+            pace.worth_loading(1000)
+        self.assertTrue(pace.worth_loading(1000))  # it is tried again some day
+
+    def test_options(self):
+        chosen, warnings = options.parse({"endpoints": ["a:1", "b:2"], "chunk_token": 5, "zebra": 1, "deadline_ms": 7})
+        self.assertEqual((chosen.endpoints, chosen.deadline_ms), ("a:1,b:2", 7.0))
+        self.assertIn('did you mean "chunk_tokens"?', warnings[0])
+        self.assertIn("there are endpoints", warnings[1])
+        for bad in (
+            {"load_async": "yes"},
+            {"chunk_tokens": -1},
+            {"chunk_tokens": True},
+            {"deadline_ms": 0},
+            {"tenant": 3},
+        ):
+            with self.assertRaises(ValueError):
+                options.parse(bad)
+
+    def test_weights(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "model.safetensors"
+            with self.assertRaises(FileNotFoundError):
+                weights.digest(folder)
+            path.write_bytes(b"a" * 1000)
+            first = weights.digest(folder)
+            self.assertEqual(weights.digest(folder), first)
+            path.write_bytes(b"a" * 999 + b"b")
+            self.assertNotEqual(weights.digest(folder), first)
+            path.write_bytes(b"a" * 1000)
+            self.assertEqual(weights.digest(folder), first)
+            (pathlib.Path(folder) / "pytorch_model.bin").write_bytes(b"an older copy")
+            self.assertEqual(weights.digest(folder), first)
+
+
+if __name__ == "__main__":
+    unittest.main()
