@@ -443,6 +443,24 @@ class OtherModels(EngineCase):
         self.assert_bytes_equal(cold, warm)
 
 
+class Together(EngineCase):
+    def test_two_connectors_inside_multiconnector(self):
+        children = [config(shared("node"), tenant=tenant) for tenant in ("multi a", "multi b")]
+        both = {
+            "kv_connector": "MultiConnector",
+            "kv_role": "kv_both",
+            "kv_load_failure_policy": "recompute",
+            "kv_connector_extra_config": {"connectors": children},
+        }
+        engine = self.engine("multi", "tiny", both)
+        reader = self.engine("multi-reader", "tiny", children[1])
+        whole = prompt("multi", 300)
+        wanted = self.reference([whole])[0]
+        self.assertEqual(engine.generate([whole])[0], (wanted, 0))
+        for each in (engine, engine, reader):
+            self.assertEqual(each.generate([whole])[0], (wanted, expected_hit(300)))
+
+
 class Served(EngineCase):
     """Case 10."""
 

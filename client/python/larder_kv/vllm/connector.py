@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import vllm
+from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorBase_V1,
     KVConnectorRole,
@@ -250,3 +251,7 @@ class LarderConnector(KVConnectorBase_V1, SupportsHMA):
                 self._link.close()
         except Exception as error:
             log.warning("Larder: %s at shutdown", error)
+
+
+if LarderConnector.__name__ not in KVConnectorFactory._registry:  # MultiConnector's statistics ask for a name alone
+    KVConnectorFactory.register_connector(LarderConnector.__name__, "larder_kv.vllm", LarderConnector.__name__)
