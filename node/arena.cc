@@ -130,6 +130,7 @@ bool Arena::MakeSlab(uint32_t class_number) {
   LinkFree(number);
   slab_bytes_ += bytes;
   slots_ += slots;
+  slot_bytes_ += slots * classes_[class_number].shape.slot_bytes;
   return true;
 }
 
@@ -187,6 +188,7 @@ void Arena::Retire(uint32_t slab) {
   std::byte* base = s.base;
   const uint64_t bytes = s.bytes;
   slots_ -= s.owners.size();
+  slot_bytes_ -= s.owners.size() * c.shape.slot_bytes;
   s = Slab{};
   unused_slab_numbers_.push_back(slab);
   DropIfUnused(class_number);

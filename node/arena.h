@@ -95,6 +95,8 @@ class Arena {
   uint64_t empty_slabs() const { return empty_slabs_; }  // of all classes
   uint64_t retiring_bytes() const { return retiring_bytes_; }
   uint64_t used_slot_bytes() const { return used_slot_bytes_; }
+  // What could be taken without anything leaving: free slots of any class, and what is in no slab.
+  uint64_t free_bytes() const { return slot_bytes_ - used_slot_bytes_ + SpareBytes(); }
   uint64_t metadata_bytes() const;
   std::string CheckInvariants() const;
 
@@ -121,6 +123,7 @@ class Arena {
   uint64_t slab_bytes_ = 0;  // retired ones included
   uint64_t retiring_bytes_ = 0;
   uint64_t used_slot_bytes_ = 0;
+  uint64_t slot_bytes_ = 0;  // of all slabs
   uint64_t slots_ = 0;
   uint64_t empty_slabs_ = 0;
 };

@@ -59,7 +59,7 @@ namespace larder::node {
   X(Choice,   membership,     "membership",     "static", "static|etcd", "", \
     "how nodes know each other: the list in peers, or etcd") \
   X(Text,     cluster,        "cluster",        "larder", "1", "64", \
-    "name of this cluster in etcd: nodes of one name belong together") \
+    "name of this cluster, in etcd and in SSD directories: nodes of one name belong together") \
   X(List,     etcd_endpoints, "etcd_endpoints", "",    "", "", \
     "host:port of each etcd server") \
   X(Text,     etcd_user,      "etcd_user",      "",    "0", "128", \
@@ -138,6 +138,26 @@ namespace larder::node {
     "namespaces known at once") \
   X(Count,    miss_memory_entries, "miss_memory_entries", "262144", "0", "67108864", \
     "how many blocks that left are remembered, so that a miss can say why") \
+  X(List,     ssd,            "ssd",            "",    "", "", \
+    "directories for blocks that memory does not hold, one a disk; empty: none") \
+  X(Bytes,    ssd_bytes,      "ssd_bytes",      "0",   "0", "1024PiB", \
+    "how much of each of them; 0: nine tenths of what is free at the start") \
+  X(Bytes,    ssd_segment_bytes, "ssd_segment_bytes", "256MiB", "1MiB", "2GiB", \
+    "size of a segment file, the unit that is reclaimed; a directory keeps the one it began with") \
+  X(Switch,   ssd_sync,       "ssd_sync",       "false", "", "", \
+    "blocks count as on SSD only when a power cut can't take them; without, a crash of the node can't") \
+  X(Choice,   ssd_io,         "ssd_io",         "auto", "auto|threads", "", \
+    "how bytes move: auto is io_uring where the kernel allows it, else threads") \
+  X(Choice,   ssd_admission,  "ssd_admission",  "always", "always|twice", "", \
+    "what goes to SSD: everything, or only what was used again or comes back (spares flash)") \
+  X(Bytes,    ssd_write_per_hour, "ssd_write_per_hour", "0", "0", "1024PiB", \
+    "bytes written to SSD in an hour at most, in all; 0: no cap") \
+  X(Count,    ssd_promote_after, "ssd_promote_after", "2", "0", "63", \
+    "reads of a block on SSD that move it up into memory; 0: none does") \
+  X(Count,    spill_below,    "spill_below",    "5",   "1", "50", \
+    "percent of the memory: with less free, the coldest blocks go to SSD") \
+  X(Switch,   start_empty,    "start_empty",    "false", "", "", \
+    "give up what is in the SSD directories, whosever and of whatever version it is") \
   X(Switch,   allow_weak_hash, "allow_weak_hash", "false", "", "", \
     "accept chain hashes that an attacker can make collide; such tenants can read each other's answers") \
   X(Duration, drain_budget,   "drain_budget",   "10s", "0", "1h", \

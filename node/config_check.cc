@@ -143,6 +143,12 @@ Status CheckConfig(const Config& config) {
     return Invalid("slab_bytes: " + ExactBytes(config.slab_bytes) +
                    " is no slab size; write 0, or a multiple of 4KiB of at least 1MiB");
   }
+  std::vector<std::string> disks = config.ssd;
+  std::sort(disks.begin(), disks.end());
+  if (std::adjacent_find(disks.begin(), disks.end()) != disks.end()) {
+    return Invalid("ssd: a directory is listed twice; each is a disk of its own");
+  }
+  if (disks.size() > 64) return Invalid("ssd: at most 64 directories");
   if (config.slab_bytes > config.memory_bytes) {
     return Invalid("slab_bytes (" + ExactBytes(config.slab_bytes) + ") is larger than memory (" +
                    ExactBytes(config.memory_bytes) + "); lower the first or raise the second");

@@ -114,6 +114,7 @@ class Service final : public api::Control::Service {
     memory->set_payload_bytes(stats->payload_bytes);
     memory->set_pinned_bytes(stats->soft_pinned_bytes);
     memory->set_metadata_bytes(stats->metadata_bytes);
+    if (stats->has_ssd) FillSsd(node, stats->ssd, out->mutable_ssd());
     out->set_pieces(stats->pieces);
     out->set_writing(stats->tickets);
     out->set_namespaces(stats->namespaces);
@@ -179,6 +180,23 @@ class Service final : public api::Control::Service {
   }
 
  private:
+  static void FillSsd(Node* node, const ssd::TierStats& stats, api::Ssd* out) {
+    out->set_capacity_bytes(stats.capacity_bytes);
+    out->set_live_bytes(stats.live_bytes);
+    out->set_pieces(stats.pieces);
+    out->set_disks_lost(stats.disks_lost);
+    out->set_loaded(stats.loaded);
+    const Result<std::vector<ssd::DiskInfo>> disks = node->Disks();
+    if (!disks.ok()) return;
+    for (const ssd::DiskInfo& info : disks.value()) {
+      api::Disk* disk = out->add_disks();
+      disk->set_directory(info.directory);
+      disk->set_engine(info.engine);
+      disk->set_direct(info.direct);
+      disk->set_error(info.error);
+    }
+  }
+
   struct Access {
     bool allowed = true;
     std::string tenant;  // the only one; empty: all

@@ -27,12 +27,14 @@ add_library(larder_node_core STATIC
   ${CMAKE_CURRENT_LIST_DIR}/owner.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_admin.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_check.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_cold.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_evict.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_get.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_match.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_pieces.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_put.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_report.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_spill.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_wait.cc
   ${CMAKE_CURRENT_LIST_DIR}/waits.cc
 )

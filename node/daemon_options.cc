@@ -20,6 +20,18 @@ NodeOptions NodeOptionsOf(const LoadedConfig& loaded, const std::string& shm_pat
   out.owner.miss_memory_entries = count(config.miss_memory_entries);
   out.owner.seed = seed;
   out.owner.allow_weak_hash = config.allow_weak_hash;
+  out.owner.admit_twice = config.ssd_admission == "twice";
+  out.owner.promote_after = count(config.ssd_promote_after);
+  out.owner.spill_below_percent = count(config.spill_below);
+  out.owner.spill_until_percent = count(config.spill_below) + 2;
+  out.ssd.directories = config.ssd;
+  out.ssd.bytes = config.ssd_bytes;
+  out.ssd.segment_bytes = config.ssd_segment_bytes / 4096 * 4096;
+  out.ssd.sync = config.ssd_sync;
+  out.ssd.io_uring = config.ssd_io == "auto";
+  out.ssd.start_empty = config.start_empty;
+  out.ssd.cluster = config.cluster;
+  out.ssd.tier.bytes_per_hour_max = config.ssd_write_per_hour;
   out.node_id = config.node_id;
   out.data_listen = config.data_listen;
   out.ucx_listen = config.ucx_listen;

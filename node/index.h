@@ -30,7 +30,10 @@ struct Entry {
   ChainHash hash;
   Space space;
   uint16_t group = 0;
-  uint16_t hidden = 0;  // not in the table any more; freed when its pins end
+  uint8_t hidden = 0;        // not in the table any more; freed when its pins end
+  uint8_t spilling : 1 = 0;  // on its way to SSD: in no policy, hard-pinned
+  uint8_t warm : 1 = 0;      // touched meanwhile: it stays
+  uint8_t used : 1 = 0;      // touched since it was stored
   Rectangle rectangle;
   uint32_t next_piece = 0;  // of the same key; also links free entries
   uint32_t hard_pins = 0;

@@ -25,6 +25,7 @@ struct BytesOf {
     return bytes;
   }
   uint64_t operator()(const Wait& body) const { return Hashes(body.hashes); }
+  uint64_t operator()(const Prefetch& body) const { return Hashes(body.hashes); }
   uint64_t operator()(const Touch& body) const { return Hashes(body.hashes) + body.depths.size() * 4; }
   uint64_t operator()(const Report& body) const { return body.blocks.size() * sizeof(BlockRef); }
   uint64_t operator()(const Remove& body) const { return Hashes(body.hashes); }

@@ -168,6 +168,7 @@ int Serve(LoadedConfig loaded, const std::string& warning, const sigset_t& signa
     if (Status status = WriteReport(report_path, report); !status.ok()) return Refuse(status);
   }
   if (!warning.empty()) spdlog::warn("{}", warning);
+  for (const std::string& remark : daemon.node->info().remarks) spdlog::warn("ssd: {}", remark);
   if (strangers)
     spdlog::warn(
         "no credentials are set and the data port is not on loopback: everybody who reaches it may use it");

@@ -75,6 +75,38 @@ void EmitMemory(In in, Sink& out) {
     for (const MoverStats& each : in.movers) out.Add(each.stats.field, {{"transport", each.transport}}); \
   }
 #define OWNER(field) [](In in, Sink& out) { out.Add(in.owner.field); }
+// Zeros without an SSD tier.
+#define SSD(field) [](In in, Sink& out) { out.Add(in.owner.ssd.field); }
+
+void EmitSsdBytes(In in, Sink& out) {
+  const ssd::TierStats& s = in.owner.ssd;
+  out.Add(s.capacity_bytes, {{"kind", "capacity"}});
+  out.Add(s.live_bytes, {{"kind", "live"}});
+  out.Add(s.payload_bytes, {{"kind", "payload"}});
+  out.Add(s.metadata_bytes, {{"kind", "metadata"}});
+}
+
+void EmitSpills(In in, Sink& out) {
+  const OwnerStats& s = in.owner;
+  out.Add(s.spilled, {{"outcome", "written"}});
+  out.Add(s.spilled_clean, {{"outcome", "there-already"}});
+  out.Add(s.not_admitted, {{"outcome", "not-admitted"}});
+  out.Add(s.spill_failed, {{"outcome", "failed"}});
+  out.Add(s.dropped, {{"outcome", "dropped"}});
+}
+
+// What was written to flash for a byte of blocks that was asked to be written; 0 before the first.
+double WriteAmplification(const ssd::TierStats& s) {
+  return s.written_bytes == 0 ? 0 : static_cast<double>(s.disk_bytes) / static_cast<double>(s.written_bytes);
+}
+
+// Whole drives a day at the pace since the start.
+double DriveWritesADay(In in) {
+  const ssd::TierStats& s = in.owner.ssd;
+  if (s.capacity_bytes == 0 || in.info.uptime_us == 0) return 0;
+  const double days = static_cast<double>(in.info.uptime_us) / 86'400e6;
+  return static_cast<double>(s.disk_bytes) / static_cast<double>(s.capacity_bytes) / days;
+}
 
 constexpr Metric kMetrics[] = {
     {{"larder_build_info", "", "Version of the program; always 1.", kGauge},
@@ -147,6 +179,49 @@ constexpr Metric kMetrics[] = {
      }},
     {{"larder_sessions", "", "Connections that said hello.", kGauge}, OWNER(sessions)},
     {{"larder_namespaces", "", "Namespaces known.", kGauge}, OWNER(namespaces)},
+
+    {{"larder_ssd_bytes", "bytes",
+      "SSD by kind: capacity; live records, whole pages; their payload; metadata in memory.", kGauge},
+     EmitSsdBytes},
+    {{"larder_ssd_pieces", "", "Pieces on SSD.", kGauge}, SSD(pieces)},
+    {{"larder_ssd_segments", "", "Segment files.", kGauge}, SSD(segments)},
+    {{"larder_ssd_segments_free", "", "Segments that could be written, not yet made ones included.", kGauge},
+     SSD(free_segments)},
+    {{"larder_ssd_disks", "", "Directories of the SSD tier.", kGauge}, SSD(disks)},
+    {{"larder_ssd_disks_lost", "", "Of them, those left out because they failed.", kGauge}, SSD(disks_lost)},
+    {{"larder_ssd_loaded", "", "1 once every disk's index is in memory.", kGauge},
+     [](In in, Sink& out) { out.Add(in.owner.ssd.loaded ? 1.0 : 0.0); }},
+    {{"larder_ssd_reads_total", "", "Reads of pieces on SSD.", kCounter}, SSD(reads)},
+    {{"larder_ssd_read_bytes_total", "bytes", "Bytes that those reads took from the disks.", kCounter},
+     SSD(read_bytes)},
+    {{"larder_ssd_read_errors_total", "", "Reads that a disk refused.", kCounter}, SSD(read_errors)},
+    {{"larder_ssd_corrupt_total", "", "Records whose bytes were not what they should be.", kCounter},
+     SSD(corrupt)},
+    {{"larder_ssd_write_errors_total", "", "Writes that a disk refused.", kCounter}, SSD(write_errors)},
+    {{"larder_ssd_written_bytes_total", "bytes", "Written to segments, whatever for.", kCounter},
+     SSD(disk_bytes)},
+    {{"larder_ssd_evicted_pieces_total", "", "Pieces that went with a reclaimed segment.", kCounter},
+     SSD(evicted)},
+    {{"larder_ssd_carried_bytes_total", "bytes", "Payload that was kept when its segment went.", kCounter},
+     SSD(carried_bytes)},
+    {{"larder_ssd_reclaims_total", "", "Segments reclaimed.", kCounter}, SSD(reclaims)},
+    {{"larder_ssd_write_amplification", "", "Bytes written to flash for a byte of blocks.", kGauge},
+     [](In in, Sink& out) { out.Add(WriteAmplification(in.owner.ssd)); }},
+    {{"larder_ssd_drive_writes_per_day", "", "Capacity written over in a day, at the pace since the start.",
+      kGauge},
+     [](In in, Sink& out) { out.Add(DriveWritesADay(in)); }},
+    {{"larder_spilled_pieces_total", "",
+      "Pieces that left memory beside an SSD tier; dropped: evicted because it was behind.", kCounter},
+     EmitSpills},
+    {{"larder_spilling_bytes", "bytes", "Memory of pieces on their way to SSD.", kGauge},
+     [](In in, Sink& out) { out.Add(in.owner.spilling_bytes); }},
+    {{"larder_ssd_hits_total", "", "Blocks of gets that came from SSD.", kCounter}, OWNER(ssd_hits)},
+    {{"larder_ssd_hit_bytes_total", "bytes", "Their payload.", kCounter}, OWNER(ssd_hit_bytes)},
+    {{"larder_promoted_pieces_total", "", "Pieces moved from SSD into memory.", kCounter}, OWNER(promoted)},
+    {{"larder_prefetched_blocks_total", "", "Blocks that prefetches found or moved into memory.", kCounter},
+     OWNER(prefetched)},
+    {{"larder_ssd_too_late_total", "", "Blocks on SSD that a get's deadline did not wait for.", kCounter},
+     OWNER(cold_timed_out)},
 
     {{"larder_connections_refused_total", "", "Connections turned away beyond connections_max.", kCounter},
      [](In in, Sink& out) { out.Add(in.info.connections_refused); }},

@@ -11,12 +11,14 @@
 #include "node/node_record.h"
 #include "node/owner_thread.h"
 #include "node/slab_memory.h"
+#include "node/ssd/file_disk.h"
 
 namespace larder::node {
 
 namespace {
 
 constexpr auto kDrainPoll = std::chrono::milliseconds(2);
+constexpr auto kDurablePoll = std::chrono::microseconds(200);
 // Table pushes and pings beside the answers to requests.
 constexpr uint32_t kOtherMessagesMax = 64;
 
@@ -45,6 +47,7 @@ struct Node::Impl final : OwnerPort, transport::Acceptor {
   }
 
   Status Start();
+  Result<std::unique_ptr<ssd::SsdTier>> OpenSsd();
   Status AddTransport(const char* name, const std::string& address, std::string* bound);
   void Stop();
 
@@ -68,7 +71,8 @@ struct Node::Impl final : OwnerPort, transport::Acceptor {
     });
   }
 
-  const NodeOptions options;
+  NodeOptions options;  // node_id may come from an SSD directory
+  std::vector<std::string> remarks;
   NodeRecord record;
   uint64_t started_us = 0;
   mutable std::mutex table_mutex;
@@ -85,6 +89,7 @@ struct Node::Impl final : OwnerPort, transport::Acceptor {
   std::unique_ptr<Background> background;
   std::unique_ptr<SlabMemory> slabs;
   std::unique_ptr<OwnerThread> owner;
+  std::atomic<OwnerThread*> disk_listener{nullptr};  // disks begin to load before there is an owner
   std::atomic<bool> stopped{false};
 };
 
@@ -112,7 +117,13 @@ Status Node::Impl::Start() {
                                        background.get(), [this](std::byte* base) { SlabGone(base); });
   OwnerThreadOptions owner_options{options.owner, options.mailbox_max, options.owner_spin_us,
                                    options.hello_timeout_us};
-  owner = std::make_unique<OwnerThread>(owner_options, slabs.get(), background.get());
+  Result<std::unique_ptr<ssd::SsdTier>> tier = OpenSsd();
+  if (!tier.ok()) return tier.status();
+  owner =
+      std::make_unique<OwnerThread>(owner_options, slabs.get(), background.get(), std::move(tier).value());
+  disk_listener = owner.get();
+  // Once now, and waited for: a namespace that opens must find what a clear before the restart said.
+  owner->Call([](Owner& state) { state.OnDisk(transport::NowUs(), UnixMs()); });
 
   BoundAddresses bound;
   LARDER_RETURN_IF_ERROR(AddTransport("tcp", options.data_listen, &bound.data));
@@ -139,6 +150,31 @@ Status Node::Impl::Start() {
   shared->batch_bytes_max = std::min(transport_options.limits.payload_bytes_max, kBatchBytesMax);
   ready = !options.held;
   return Status::Ok();
+}
+
+// nullptr: no SSD tier. Each directory is a disk of its own.
+Result<std::unique_ptr<ssd::SsdTier>> Node::Impl::OpenSsd() {
+  const SsdOptions& given = options.ssd;
+  if (given.directories.empty()) return std::unique_ptr<ssd::SsdTier>();
+  if (options.node_id.empty()) options.node_id = ssd::NodeIdOf(given.directories[0]);
+  if (options.node_id.empty()) options.node_id = NewNodeId(options);
+  std::vector<std::unique_ptr<ssd::Disk>> disks;
+  for (const std::string& directory : given.directories) {
+    ssd::FileDiskOptions disk;
+    disk.directory = {directory, options.node_id, given.cluster, given.segment_bytes, given.start_empty};
+    disk.capacity_bytes = given.bytes;
+    disk.sync = given.sync;
+    disk.io_uring = given.io_uring;
+    disk.notify = [this] {
+      if (OwnerThread* listener = disk_listener) listener->OnDisk();
+    };
+    Result<std::unique_ptr<ssd::Disk>> opened = ssd::OpenFileDisk(disk, &remarks);
+    if (!opened.ok()) return opened.status();
+    disks.push_back(std::move(opened).value());
+  }
+  ssd::TierOptions tier = given.tier;
+  tier.seed = options.owner.seed;
+  return std::make_unique<ssd::SsdTier>(tier, std::move(disks));
 }
 
 Status Node::Impl::AddTransport(const char* name, const std::string& address, std::string* bound) {
@@ -196,6 +232,7 @@ NodeInfo Node::info() const {
   for (const auto& transport : impl_->transports) out.transports.emplace_back(transport->name());
   out.huge_pages = impl_->slabs->huge_pages();
   out.prefaulted_bytes = impl_->slabs->prefaulted_bytes();
+  out.remarks = impl_->remarks;
   out.connections_refused = impl_->connections_refused;
   out.hello_timeouts = impl_->shared->hello_timeouts;
   return out;
@@ -208,6 +245,12 @@ const Status kStopped{Code::kUnavailable, "the node has stopped"};
 Result<OwnerStats> Node::stats() const {
   OwnerStats out;
   if (!impl_->owner->Call([&](Owner& owner) { out = owner.stats(); })) return kStopped;
+  return out;
+}
+
+Result<std::vector<ssd::DiskInfo>> Node::Disks() const {
+  std::vector<ssd::DiskInfo> out;
+  if (!impl_->owner->Call([&](Owner& owner) { out = owner.Disks(); })) return kStopped;
   return out;
 }
 
@@ -227,7 +270,12 @@ Result<std::vector<NamespaceInfo>> Node::Namespaces() const {
 
 Result<uint64_t> Node::Clear(const Namespace& name_space) {
   Result<uint64_t> out = kStopped;
-  impl_->owner->Call([&](Owner& owner) { out = owner.ClearNamespace(name_space); });
+  uint64_t durable = 0;
+  impl_->owner->Call([&](Owner& owner) { out = owner.ClearNamespace(name_space, &durable); });
+  bool done = durable == 0;
+  while (!done && impl_->owner->Call([&](Owner& owner) { done = owner.IsDurable(durable); }) && !done) {
+    std::this_thread::sleep_for(kDurablePoll);
+  }
   return out;
 }
 

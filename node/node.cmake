@@ -23,7 +23,7 @@ set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/node_record.cc
 target_include_directories(larder_node PUBLIC ${PROJECT_SOURCE_DIR})
 target_link_libraries(larder_node
   PUBLIC larder_session larder_node_core larder_transport larder_proto Threads::Threads
-  PRIVATE larder_warnings)
+  PRIVATE larder_ssd larder_warnings)
 
 # Apart, so that the simulation links it without threads.
 add_library(larder_session STATIC

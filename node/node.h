@@ -13,9 +13,22 @@
 
 namespace larder::node {
 
+struct SsdOptions {
+  std::vector<std::string> directories;  // one a disk; empty: no SSD tier
+  uint64_t bytes = 0;                    // of each directory; 0: nine tenths of what is free
+  uint64_t segment_bytes = 256ull << 20;
+  bool sync = false;  // acknowledge only what a power cut can't take
+  bool io_uring = true;
+  bool start_empty = false;
+  std::string cluster;  // a directory of another cluster is refused
+  ssd::TierOptions tier;
+};
+
 struct NodeOptions {
   OwnerOptions owner;
-  std::string node_id;                         // empty: the advertised data address
+  SsdOptions ssd;
+  // Empty: as the first SSD directory says, else the advertised data address.
+  std::string node_id;
   std::string data_listen = "127.0.0.1:7400";  // port 0 binds any
   std::string ucx_listen;                      // empty: no ucx
   std::string shm_path;                        // Unix socket; empty: no shm
@@ -47,6 +60,7 @@ struct NodeInfo {
   std::vector<std::string> transports;  // "tcp", "shm", "ucx"
   std::string huge_pages;               // "2MiB", "transparent" or "none"
   uint64_t prefaulted_bytes = 0;
+  std::vector<std::string> remarks;  // of the start, for the log
   uint64_t connections_refused = 0;  // beyond connections_max
   uint64_t hello_timeouts = 0;       // closed because they did not say hello in time
 };
@@ -64,6 +78,7 @@ class Node {
   NodeInfo info() const;
   Result<OwnerStats> stats() const;
   std::vector<MoverStats> mover_stats() const;
+  Result<std::vector<ssd::DiskInfo>> Disks() const;
   Result<std::vector<NamespaceInfo>> Namespaces() const;
   Result<uint64_t> Clear(const Namespace& name_space);
   // Of a node that is held.

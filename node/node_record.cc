@@ -1,7 +1,10 @@
 #include "node/node_record.h"
 
+#include <sys/random.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <fstream>
 #include <utility>
 
@@ -78,6 +81,20 @@ Result<NodeRecord> MakeRecord(const NodeOptions& options, const BoundAddresses& 
   const Result<NodeTable> decoded = DecodeTable(bytes);
   if (!decoded.ok()) return Invalid("this node's record: " + decoded.status().text());
   return record;
+}
+
+std::string NewNodeId(const NodeOptions& options) {
+  const std::string& listen = options.data_listen;
+  const size_t colon = listen.rfind(':');
+  const std::string port = colon == std::string::npos ? "0" : listen.substr(colon + 1);
+  if (port != "0") {
+    return (options.advertise.empty() ? listen.substr(0, colon) : options.advertise) + ":" + port;
+  }
+  uint64_t number = 0;
+  if (getrandom(&number, sizeof number, 0) != sizeof number) number = UnixUs();
+  char text[24];
+  std::snprintf(text, sizeof text, "node-%08x", static_cast<unsigned>(number));
+  return text;
 }
 
 NodeTable TableWith(const NodeTable& table, const NodeRecord& self) {

@@ -16,6 +16,10 @@ struct BoundAddresses {
 // Refuses what others could not use: a wildcard address without a name to advertise, a bad id or weight.
 Result<NodeRecord> MakeRecord(const NodeOptions& options, const BoundAddresses& bound);
 
+// A name for a node that was given none and has a data directory to keep it in: its address when that is
+// known beforehand, else a random one.
+std::string NewNodeId(const NodeOptions& options);
+
 // `table` with this node's own record in it: the same id is replaced (a list knows only addresses). Its state
 // stays, if it speaks of this incarnation.
 NodeTable TableWith(const NodeTable& table, const NodeRecord& self);

@@ -6,24 +6,35 @@
 
 namespace larder::node {
 
-Owner::State::State(const OwnerOptions& given, SlabSource* slabs, Outbox* outbox_given)
+Owner::State::State(const OwnerOptions& given, SlabSource* slabs, Outbox* outbox_given,
+                    std::unique_ptr<ssd::SsdTier> ssd_given)
     : options(given),
       outbox(outbox_given),
       index(given.seed),
       arena(given.memory_bytes, given.slab_bytes_target, slabs),
       misses(given.miss_memory_entries),
+      ssd(std::move(ssd_given)),
       waits(given.seed),
       family(MakePolicyFamily(given.eviction_policy)),
-      writing(16, BlockNameHash{given.seed}) {}
+      writing(16, BlockNameHash{given.seed}),
+      admission(given.admit_twice),
+      reading(16, BlockNameHash{given.seed}) {}
 
-Owner::Owner(const OwnerOptions& options, SlabSource* slabs, Outbox* outbox)
-    : state_(std::make_unique<State>(options, slabs, outbox)) {}
+Owner::Owner(const OwnerOptions& options, SlabSource* slabs, Outbox* outbox,
+             std::unique_ptr<ssd::SsdTier> ssd)
+    : state_(std::make_unique<State>(options, slabs, outbox, std::move(ssd))) {}
 Owner::~Owner() = default;
 
 void Owner::Handle(SessionId session, Event&& event, uint64_t now_us, uint64_t unix_ms) {
   state_->now_us = std::max(state_->now_us, now_us);
   state_->unix_ms = unix_ms;
   state_->Handle(session, std::move(event));
+}
+
+void Owner::OnDisk(uint64_t now_us, uint64_t unix_ms) {
+  state_->now_us = std::max(state_->now_us, now_us);
+  state_->unix_ms = unix_ms;
+  state_->PollDisks();
 }
 
 void Owner::OnTimer(uint64_t now_us) {
@@ -39,9 +50,11 @@ void Owner::SlabGone(std::byte* base) {
 }
 void Owner::Drain() {
   state_->draining = true;
+  state_->Spill();
 }
 bool Owner::Idle() const {
-  return state_->tickets.empty() && state_->hard_pins == 0 && state_->waits.size() == 0;
+  return state_->tickets.empty() && state_->hard_pins == 0 && state_->waits.size() == 0 &&
+         state_->cold_gets.empty() && state_->undurable.empty() && !state_->Saving();
 }
 OwnerStats Owner::stats() const {
   return state_->Stats();
@@ -60,13 +73,23 @@ std::vector<NamespaceInfo> Owner::Namespaces() const {
   return out;
 }
 
-Result<uint64_t> Owner::ClearNamespace(const Namespace& name_space) {
+bool Owner::IsDurable(uint64_t durable) const {
+  return state_->undurable.empty() || *state_->undurable.begin() > durable;
+}
+
+std::vector<ssd::DiskInfo> Owner::Disks() const {
+  return state_->ssd == nullptr ? std::vector<ssd::DiskInfo>() : state_->ssd->disk_infos();
+}
+
+Result<uint64_t> Owner::ClearNamespace(const Namespace& name_space, uint64_t* durable) {
   const auto found = state_->number_of.find(name_space);
   if (found == state_->number_of.end()) {
     return Status(Code::kNotFound,
                   "no namespace " + ToHex(name_space.bytes) + " on this node; list them first");
   }
-  return state_->ClearSpace(found->second);
+  const uint64_t removed = state_->ClearSpace(found->second);
+  if (durable != nullptr) *durable = state_->undurable.empty() ? 0 : *state_->undurable.rbegin();
+  return removed;
 }
 
 void Owner::State::Handle(SessionId id, Event&& event) {
@@ -112,6 +135,7 @@ void Owner::State::OnRequest(Asker& asker, Request&& request) {
         if constexpr (std::is_same_v<Body, Get>) OnGet(asker, body);
         if constexpr (std::is_same_v<Body, Reserve>) OnReserve(asker, std::move(body));
         if constexpr (std::is_same_v<Body, Wait>) OnWait(asker, std::move(body));
+        if constexpr (std::is_same_v<Body, Prefetch>) OnPrefetch(asker, body);
         if constexpr (std::is_same_v<Body, Touch>) OnTouch(asker, body);
         if constexpr (std::is_same_v<Body, Report>) OnReport(asker, body);
         if constexpr (std::is_same_v<Body, Remove>) OnRemove(asker, body);
@@ -130,9 +154,11 @@ void Owner::State::OnClosed(SessionId id) {
     for (const uint32_t entry : sending.entries) UnpinHard(entry);
   }
   for (const uint64_t wait : session.waits) waits.Remove(wait);
+  for (const uint64_t get : session.cold_gets) DropCold(get);
   for (const uint64_t report : session.reports) reports.erase(report);
   for (const uint32_t number : session.name_spaces) --name_spaces[number].sessions;
   sessions.erase(id);
+  PumpCold();  // its gets gave their room back
 }
 
 void Owner::State::OnSent(Session* session, uint64_t token) {
@@ -159,11 +185,18 @@ void Owner::State::OnTimer() {
   }
   RevokeStalled();
   Sweep(kSweepPerStep);
+  for (uint32_t i = 0; i < kTimerStepsMax && !cold_ends.empty() && cold_ends.begin()->first <= now_us; ++i) {
+    FinishCold(cold_ends.begin()->second);
+  }
+  PumpCold();
+  if (ssd != nullptr && ssd->NextTimerUs() <= now_us) PollDisks();
 }
 
 uint64_t Owner::State::NextTimerUs() const {
   if (!sweeping.empty()) return now_us;
   uint64_t next = waits.FirstDeadlineUs();
+  if (!cold_ends.empty()) next = std::min(next, cold_ends.begin()->first);
+  if (ssd != nullptr) next = std::min(next, ssd->NextTimerUs());
   if (!pin_ends.empty()) next = std::min(next, std::get<0>(*pin_ends.begin()));
   if (!stall_order.empty()) {
     next = std::min(next, tickets.at(stall_order.front()).progress_us + options.ticket_stall_us);

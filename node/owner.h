@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "node/eviction/policy.h"
+#include "node/ssd/ssd_tier.h"
 #include "proto/message.h"
 #include "transport/transport.h"
 
@@ -34,7 +35,7 @@ struct Opened {        // after Hello was accepted
 struct Request {
   Envelope envelope;
   uint64_t arrived_us = 0;  // on the owner's clock
-  std::variant<Open, Match, Get, Reserve, Wait, Touch, Report, Remove, Clear, Cancel> body;
+  std::variant<Open, Match, Get, Reserve, Wait, Prefetch, Touch, Report, Remove, Clear, Cancel> body;
 };
 struct Committed {  // a Commit message, with what the mover computed while the bytes landed
   struct Block {
@@ -118,7 +119,12 @@ struct OwnerOptions {
   uint32_t namespaces_max = 4096;
   uint32_t miss_memory_entries = 1 << 18;  // what left and why
   PolicyKind eviction_policy = kPolicyDefault;
-  uint64_t seed = 0;                       // of the index's hash function
+  uint64_t seed = 0;  // of the index's hash function
+  // Beside an SSD tier. Of the memory, in percent: at so little free the coldest go down, until this is free.
+  uint32_t spill_below_percent = 5;
+  uint32_t spill_until_percent = 7;
+  bool admit_twice = false;    // to SSD only what was used again, or comes a second time
+  uint32_t promote_after = 2;  // reads of a block on SSD; 0: never
   bool allow_weak_hash = false;
 };
 
@@ -139,16 +145,25 @@ struct OwnerStats {
            cleared = 0, evicted = 0, evicted_bytes = 0, expired_requests = 0, busy_answers = 0,
            pins_expired = 0;
   uint64_t miss_by_reason[256] = {};  // by Presence, in Get and Match
+  // Between memory and SSD. Dropped: evicted from memory without ever being on SSD, because it was behind.
+  uint64_t ssd_hits = 0, ssd_hit_bytes = 0, match_ssd_hits = 0, spilled = 0, spilled_bytes = 0,
+           spilled_clean = 0, spill_failed = 0, not_admitted = 0, dropped = 0, dropped_bytes = 0,
+           promoted = 0, promoted_bytes = 0, prefetched = 0, cold_timed_out = 0, cold_busy = 0;
   // gauges
   uint64_t pieces = 0, payload_bytes = 0, slot_bytes = 0, slab_bytes = 0, memory_bytes = 0, tickets = 0,
            waits_open = 0, soft_pins = 0, soft_pinned_bytes = 0, hard_pins = 0, sessions = 0, namespaces = 0,
-           metadata_bytes = 0 /* index and policy, by count */;
+           metadata_bytes = 0 /* index and policy, by count */, spilling_bytes = 0, cold_gets = 0,
+           cold_reads = 0;
+  bool has_ssd = false;
+  ssd::TierStats ssd;
 };
 
 class Owner {
  public:
   // Both outlive the owner.
-  Owner(const OwnerOptions& options, SlabSource* slabs, Outbox* outbox);
+  // Without `ssd` what leaves memory is gone.
+  Owner(const OwnerOptions& options, SlabSource* slabs, Outbox* outbox,
+        std::unique_ptr<ssd::SsdTier> ssd = nullptr);
   ~Owner();
   Owner(const Owner&) = delete;
   Owner& operator=(const Owner&) = delete;
@@ -159,14 +174,19 @@ class Owner {
   // When OnTimer is next due; UINT64_MAX: never.
   uint64_t NextTimerUs() const;
   void SlabGone(std::byte* base);
-  // Draining: no new tickets (busy), everything else goes on.
+  // A disk has something to say.
+  void OnDisk(uint64_t now_us, uint64_t unix_ms);
+  // Draining: no new tickets (busy), everything else goes on; what is in memory goes to SSD.
   void Drain();
   bool Idle() const;  // no tickets, no hard pins, no waits
 
   OwnerStats stats() const;
   std::vector<NamespaceInfo> Namespaces() const;
   // Admin's clear by hex name: removed pieces, or kNotFound.
-  Result<uint64_t> ClearNamespace(const Namespace& name_space);
+  // `durable`: what IsDurable is asked for, since a restart must not bring it back; 0: nothing to wait for.
+  Result<uint64_t> ClearNamespace(const Namespace& name_space, uint64_t* durable = nullptr);
+  bool IsDurable(uint64_t durable) const;
+  std::vector<ssd::DiskInfo> Disks() const;
   // Invariants that a test asks for: accounted bytes equal used bytes, lists and counts agree. Empty when
   // well.
   std::string CheckInvariants() const;

@@ -69,6 +69,12 @@ uint32_t Owner::State::InternNamespace(const Namespace& name, const Open& body, 
   record.grid = grid;
   record.fingerprint_seed =
       XXH3_64bits_withSeed(&++last_namespace_serial, sizeof last_namespace_serial, options.seed);
+  if (ssd != nullptr) {
+    const ssd::SpaceRecord* known = ssd->FindSpace(name);
+    if (known != nullptr) record.clear_epoch = known->clear_epoch;
+    record.ssd_space = ssd->OpenSpace({name, record.clear_epoch, body.tenant, body.identity});
+    number_of_space[record.ssd_space] = number;
+  }
   number_of[name] = number;
   return number;
 }
@@ -85,6 +91,7 @@ uint32_t Owner::State::InternTenant(const std::string& name) {
 void Owner::State::ForgetNamespace(uint32_t number) {
   NamespaceRecord& record = name_spaces[number];
   number_of.erase(record.name_space);
+  if (ssd != nullptr) number_of_space.erase(record.ssd_space);
   const auto tenant = tenants.find(record.tenant);
   if (--tenant->second.namespaces == 0) {
     LARDER_CHECK(tenant->second.pinned_bytes == 0);
@@ -121,8 +128,9 @@ void Owner::State::OnRemove(Asker& asker, const Remove& body) {
       }
     }
   }
+  reply.removed += RemoveFromSsd(number, body);
   counts.removed += reply.removed;
-  Answer(asker, reply);
+  AnswerDurably(asker, Encode(ReplyTo(asker.envelope), reply));
 }
 
 void Owner::State::OnClear(Asker& asker, const Clear& body) {
@@ -132,7 +140,34 @@ void Owner::State::OnClear(Asker& asker, const Clear& body) {
   ClearReply reply;
   reply.removed = ClearSpace(number);
   reply.clear_epoch = record->clear_epoch;
-  Answer(asker, reply);
+  AnswerDurably(asker, Encode(ReplyTo(asker.envelope), reply));
+}
+
+uint32_t Owner::State::RemoveFromSsd(uint32_t number, const Remove& body) {
+  uint32_t removed = 0;
+  if (ssd == nullptr) return removed;
+  const uint32_t space = name_spaces[number].ssd_space;
+  for (const ChainHash& hash : body.hashes) {
+    for (const uint16_t group : body.groups) {
+      for (uint32_t i = ssd->First(space, hash, group); i != kNone; i = ssd->First(space, hash, group)) {
+        ssd->Remove(i);
+        misses.Remember(FingerprintOf(number, hash, group), Presence::kRemoved);
+        ++removed;
+      }
+    }
+  }
+  if (removed != 0) {
+    const uint64_t token = ++last_id;
+    undurable.insert(token);
+    ssd->Barrier(token);
+  }
+  return removed;
+}
+
+// What was removed must not be back after a crash, so the answer waits for the last change that SSD was told.
+void Owner::State::AnswerDurably(const Asker& asker, Bytes&& header) {
+  if (undurable.empty()) return Deliver(asker, std::move(header));
+  durable_replies[*undurable.rbegin()].push_back({asker.id, asker.expire_us, std::move(header)});
 }
 
 OwnerStats Owner::State::Stats() const {
@@ -153,6 +188,11 @@ OwnerStats Owner::State::Stats() const {
   out.namespaces = number_of.size();
   out.metadata_bytes = index.metadata_bytes() + family->metadata_bytes() + arena.metadata_bytes();
   for (const auto& policy : policies) out.metadata_bytes += policy->metadata_bytes();
+  out.spilling_bytes = spilling_bytes;
+  out.cold_gets = cold_gets.size();
+  out.cold_reads = cold_reads.size();
+  out.has_ssd = ssd != nullptr;
+  if (ssd != nullptr) out.ssd = ssd->stats();
   return out;
 }
 

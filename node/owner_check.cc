@@ -14,7 +14,7 @@ std::string First(std::initializer_list<std::string> texts) {
 
 std::string Owner::State::CheckInvariants() const {
   return First({index.CheckInvariants(), arena.CheckInvariants(), waits.CheckInvariants(), CheckSlots(),
-                CheckPins(), CheckTickets(), CheckNamespaces()});
+                CheckPins(), CheckTickets(), CheckNamespaces(), CheckCold()});
 }
 
 // Slots belong to entries or tickets; policies hold exactly the visible entries.
@@ -41,8 +41,14 @@ std::string Owner::State::CheckSlots() const {
   }
   for (const auto& policy : policies) in_policies += policy->size();
   if (visible != index.visible()) return "visible entries and occupied slots disagree";
-  if (visible != in_policies) return "visible entries and policies disagree";
-  if (ticket_slots != tickets.size()) return "tickets and their slots disagree";
+  uint64_t spilling = 0;
+  for (uint32_t entry = 0; entry < index.entry_bound(); ++entry) {
+    spilling += index[entry].spilling != 0 && index[entry].hidden == 0 ? 1 : 0;
+  }
+  if (visible != in_policies + spilling) return "visible entries and policies disagree";
+  uint64_t begun = 0;
+  for (const auto& [id, read] : cold_reads) begun += read.begun ? 1 : 0;
+  if (ticket_slots != tickets.size() + begun) return "tickets and their slots disagree";
   return {};
 }
 
@@ -62,6 +68,16 @@ std::string Owner::State::CheckPins() const {
     }
   }
   for (const auto& [token, check] : checks) ++expected[check.entry].first, ++hard;
+  for (const auto& [id, get] : cold_gets) {
+    for (const ColdGet::Block& block : get.blocks) {
+      for (const ColdGet::Source& source : block.sources) {
+        if (source.patch.entry != kNone) ++expected[source.patch.entry].first, ++hard;
+      }
+    }
+  }
+  for (uint32_t entry = 0; entry < index.entry_bound(); ++entry) {
+    if (index[entry].spilling != 0) ++expected[entry].first, ++hard;
+  }
   if (hard != hard_pins || ends != pin_ends.size()) return "pins and their counts disagree";
   for (uint32_t entry = 0; entry < index.entry_bound(); ++entry) {
     const auto found = expected.find(entry);
@@ -116,6 +132,36 @@ std::string Owner::State::CheckNamespaces() const {
   }
   if (waiting != waits.size() || reporting != reports.size()) return "waits or reports have no session";
   return {};
+}
+
+// What moves between memory and SSD, and its sums.
+std::string Owner::State::CheckCold() const {
+  uint64_t bytes = 0, held = 0, pieces = 0;
+  for (const auto& [id, get] : cold_gets) {
+    const auto session = sessions.find(get.session);
+    if (session == sessions.end() || session->second.cold_gets.count(id) == 0)
+      return "a cold get has no session";
+    if (get.begun) bytes += get.slot_bytes;
+    uint32_t left = 0;
+    for (const ColdGet::Block& block : get.blocks) {
+      for (const ColdGet::Source& source : block.sources) {
+        if (source.read == 0 || source.patch.entry != kNone) continue;
+        ++left;
+        if (cold_reads.count(source.read) == 0) return "a cold get waits for a read that is not there";
+      }
+    }
+    if (left != get.reads_left) return "a cold get's reads and their count disagree";
+  }
+  for (const auto& [id, session] : sessions) held += session.cold_gets.size();
+  if (bytes != cold_bytes || held != cold_gets.size()) return "cold gets and their sums disagree";
+  bytes = 0;
+  for (uint32_t entry = 0; entry < index.entry_bound(); ++entry) {
+    if (index[entry].spilling == 0) continue;
+    ++pieces;
+    bytes += arena.ShapeOf(PlaceOf(entry)).slot_bytes;
+  }
+  if (pieces != spilling_pieces || bytes != spilling_bytes) return "pieces on their way to SSD disagree";
+  return ssd == nullptr ? std::string() : ssd->CheckInvariants();
 }
 
 }  // namespace larder::node

@@ -101,10 +101,8 @@ bool Owner::State::EvictFrom(uint32_t class_number) {
     pinned.clear();
     const uint32_t victim = policy.Victim(may_leave, kLooksPerVictim);
     if (victim != kNone) {
-      ++counts.evicted;
-      counts.evicted_bytes += index.place(victim).payload_bytes;
       --eviction_budget;
-      Leave(victim, Presence::kEvicted);
+      Evict(victim);
       return true;
     }
     if (pinned.size() < kLooksPerVictim) return false;  // that was all of them
@@ -112,6 +110,19 @@ bool Owner::State::EvictFrom(uint32_t class_number) {
     for (const uint32_t entry : pinned) policy.Defer(entry, now_us);
   }
   return false;
+}
+
+// Out of memory, and out of the node unless SSD has it.
+void Owner::State::Evict(uint32_t entry) {
+  const Entry& e = index[entry];
+  const uint64_t bytes = index.place(entry).payload_bytes;
+  ++counts.evicted;
+  counts.evicted_bytes += bytes;
+  if (ssd != nullptr && SsdPiece({e.space, e.hash, e.group}, e.rectangle) == kNone) {
+    ++counts.dropped;
+    counts.dropped_bytes += bytes;
+  }
+  Leave(entry, Presence::kEvicted);
 }
 
 // The coldest slab of the class whose coldest entry is the coldest, if most of it is colder than the given
@@ -158,9 +169,7 @@ void Owner::State::EmptySlab(uint32_t slab) {
   for (uint32_t slot = 0; slot < slots; ++slot) {
     const uint32_t owner = arena.slab(slab).owners[slot];
     if (Arena::IsFree(owner)) continue;
-    ++counts.evicted;
-    counts.evicted_bytes += index.place(owner).payload_bytes;
-    Leave(owner, Presence::kEvicted);
+    Evict(owner);
   }
   eviction_budget -= std::min(eviction_budget, slots);
   arena.Retire(slab);
@@ -203,7 +212,7 @@ uint32_t Owner::State::ColderShare(uint32_t slab, uint64_t colder_than_us) const
     const uint32_t owner = s.owners[uint64_t{i} * s.owners.size() / kSlotSamples];
     if (Arena::IsFree(owner)) {
       ++colder;
-    } else if (owner != Arena::kTicketOwner && index[owner].hidden == 0) {
+    } else if (owner != Arena::kTicketOwner && index[owner].hidden == 0 && index[owner].spilling == 0) {
       colder += policy.LastUs(owner) < colder_than_us ? 1 : 0;
     }
   }

@@ -1,19 +1,9 @@
 // Get: each hit becomes one segment a source piece, hard-pinned until the bytes are gone.
 #include <algorithm>
 
-#include "node/owner_state.h"
+#include "node/owner_get_work.h"
 
 namespace larder::node {
-
-struct Owner::State::GetWork {
-  GetReply reply;
-  transport::SendSegments segments;
-  Sending sending;
-  uint64_t payload_bytes = 0;
-  uint64_t header_bytes = kReplyHeaderSlack;
-  bool full = false;  // a bound of one reply was reached: the rest is answered busy
-  std::vector<Patch> sources;
-};
 
 namespace {
 
@@ -60,19 +50,39 @@ void Owner::State::OnGet(Asker& asker, const Get& body) {
   GetWork work;
   work.reply.blocks.reserve(body.blocks.size());
   work.header_bytes += body.blocks.size() * 8;
+  std::vector<Patch> sources;
   for (const BlockRef& ref : body.blocks) {
     const uint32_t first = index.Find(SpaceOf(number), ref.hash, ref.group);
-    work.reply.blocks.emplace_back();
-    Presence presence = GetBlock(first, ref, &work);
-    if (presence == Presence::kUncovered) {
-      // Asked again: a piece whose header does not verify has just left.
-      presence = WhyMissing(number, ref.hash, ref.group, index.Find(SpaceOf(number), ref.hash, ref.group));
+    GetReply::Block& block = work.reply.blocks.emplace_back();
+    block.presence = Presence::kUncovered;
+    if (CoverOf(first, ref.rectangle, &sources)) {
+      block.presence = AddPatches(sources, &work, &block);
+    } else if (ssd != nullptr && CoverBoth(number, ref.hash, ref.group, first, ref.rectangle, &sources)) {
+      // Some of it lies on SSD: all of it waits, and what was pinned here is pinned again there.
+      for (const uint32_t entry : work.sending.entries) UnpinHard(entry);
+      return OnColdGet(asker, number, body.blocks, false);
     }
-    work.reply.blocks.back().presence = presence;
-    if (IsHit(presence)) {
+    if (block.presence == Presence::kUncovered) {
+      // Asked again: a piece whose header does not verify has just left.
+      block.presence =
+          WhyMissing(number, ref.hash, ref.group, index.Find(SpaceOf(number), ref.hash, ref.group));
+    } else if (block.presence == Presence::kRam) {
+      for (const Patch& patch : sources) {
+        PinHard(patch.entry);
+        work.sending.entries.push_back(patch.entry);
+      }
+    }
+  }
+  SendGet(asker, std::move(work));
+}
+
+// Every source that was added is pinned once in `work.sending`.
+void Owner::State::SendGet(const Asker& asker, GetWork&& work) {
+  for (const GetReply::Block& block : work.reply.blocks) {
+    if (IsHit(block.presence)) {
       ++counts.get_hits;
     } else {
-      ++counts.miss_by_reason[static_cast<uint8_t>(presence)];
+      ++counts.miss_by_reason[static_cast<uint8_t>(block.presence)];
     }
   }
   counts.get_bytes += work.payload_bytes;
@@ -85,74 +95,70 @@ void Owner::State::OnGet(Asker& asker, const Get& body) {
   outbox->Deliver(asker.id, std::move(reply));
 }
 
-// kRam with sources, kBusy, or kUncovered for anything that WhyMissing should explain.
-Presence Owner::State::GetBlock(uint32_t first, const BlockRef& ref, GetWork* work) {
-  if (!CoverOf(first, ref.rectangle, &work->sources)) return Presence::kUncovered;
+// kRam when all patches are in the reply; kBusy: a bound of it was reached; kUncovered: a header does not
+// verify, its piece is gone.
+Presence Owner::State::AddPatches(const std::vector<Patch>& patches, GetWork* work, GetReply::Block* block) {
   if (work->full) return Presence::kBusy;
   std::vector<BlockHeader> headers;
-  headers.reserve(work->sources.size());
-  for (const Patch& patch : work->sources) {
+  headers.reserve(patches.size());
+  for (const Patch& patch : patches) {
     Result<BlockHeader> header = HeaderOf(patch.entry);
     if (!header.ok() || header.value().parts.size() != index[patch.entry].rectangle.parts()) {
-      Leave(patch.entry, Presence::kCorrupt);
+      if (index[patch.entry].hidden == 0) Leave(patch.entry, Presence::kCorrupt);
       return Presence::kUncovered;
     }
     headers.push_back(std::move(header).value());
   }
-  GetReply::Block& block = work->reply.blocks.back();
   const size_t segments_before = work->segments.counts.size();
   const size_t extents_before = work->segments.extents.size();
   const uint64_t payload_before = work->payload_bytes, header_before = work->header_bytes;
   for (size_t i = 0; i < headers.size(); ++i) {
-    if (AddSource(work->sources[i], headers[i], work, &block)) continue;
+    const uint32_t entry = patches[i].entry;
+    if (work->Add(patches[i], index[entry].rectangle, headers[i], arena.Payload(PlaceOf(entry)),
+                  index.place(entry).payload_bytes, block)) {
+      continue;
+    }
     work->full = true;
     work->segments.counts.resize(segments_before);
     work->segments.extents.resize(extents_before);
     work->payload_bytes = payload_before;
     work->header_bytes = header_before;
-    block.sources.clear();
+    block->sources.clear();
     return Presence::kBusy;
-  }
-  for (const Patch& patch : work->sources) {
-    PinHard(patch.entry);
-    work->sending.entries.push_back(patch.entry);
   }
   return Presence::kRam;
 }
 
 // False when the reply would pass a bound.
-bool Owner::State::AddSource(const Patch& patch, const BlockHeader& header, GetWork* work,
-                             GetReply::Block* block) {
+bool Owner::State::GetWork::Add(const Patch& patch, const Rectangle& piece, const BlockHeader& header,
+                                const std::byte* payload, uint64_t piece_bytes, GetReply::Block* block) {
   static const transport::Limits limits;
-  const Entry& e = index[patch.entry];
   GetReply::Source source;
   source.rectangle = patch.rectangle;
   source.writer = header.writer;
   source.created_ms = header.created_ms;
-  const std::byte* payload = arena.Payload(PlaceOf(patch.entry));
-  uint64_t bytes = index.place(patch.entry).payload_bytes;
+  uint64_t bytes = piece_bytes;
   std::vector<transport::ConstExtent> extents;
-  if (patch.rectangle == e.rectangle) {
+  if (patch.rectangle == piece) {
     source.parts = header.parts;
     extents.push_back({payload, bytes});
   } else {
-    extents = ExtentsOf(payload, e.rectangle, header.parts, patch.rectangle);
+    extents = ExtentsOf(payload, piece, header.parts, patch.rectangle);
     bytes = 0;
     for (const transport::ConstExtent& extent : extents) bytes += extent.bytes;
     for (uint16_t layer = patch.rectangle.layer_begin; layer < patch.rectangle.layer_end; ++layer) {
-      const auto from = header.parts.begin() + e.rectangle.PartIndex(layer, patch.rectangle.head_begin);
+      const auto from = header.parts.begin() + piece.PartIndex(layer, patch.rectangle.head_begin);
       source.parts.insert(source.parts.end(), from,
                           from + (patch.rectangle.head_end - patch.rectangle.head_begin));
     }
   }
-  work->payload_bytes += bytes;
-  work->header_bytes += EncodedBytes(patch.rectangle);
-  if (work->payload_bytes > kBatchBytesMax || work->header_bytes > kMessageBytesMax ||
-      work->segments.size() + 1 > limits.segments_max ||
-      work->segments.extents.size() + extents.size() > kExtentsMax) {
+  payload_bytes += bytes;
+  header_bytes += EncodedBytes(patch.rectangle);
+  if (payload_bytes > kBatchBytesMax || header_bytes > kMessageBytesMax ||
+      segments.size() + 1 > limits.segments_max || segments.extents.size() + extents.size() > kExtentsMax) {
     return false;
   }
-  work->segments.Add(std::span<const transport::ConstExtent>(extents));
+  segments.Add(std::span<const transport::ConstExtent>(extents));
   block->sources.push_back(std::move(source));
   return true;
 }

@@ -32,21 +32,34 @@ void Owner::State::OnMatch(Asker& asker, const Match& body) {
   pin.end_us = now_us + std::min<uint64_t>(body.pin_us, options.pin_us_max);
   std::vector<Patch> sources;
   uint32_t first[Index::kBatch];
+  uint64_t key_us[Index::kBatch];  // until a get of the key would end
+  uint64_t cold_bytes_before = 0;  // on SSD, of the keys so far: a get of the chain reads them first
+  const ssd::Lane lane =
+      asker.envelope.priority == Priority::kBatch ? ssd::Lane::kBatch : ssd::Lane::kInteractive;
   uint64_t hits = 0;
   for (size_t begin = 0; begin < keys; begin += Index::kBatch) {
     const size_t count = std::min(Index::kBatch, keys - begin);
+    std::fill_n(key_us, count, get_us);
     for (size_t g = 0; g < groups; ++g) {
       index.FindBatch(SpaceOf(number), std::span(body.hashes).subspan(begin, count), body.groups[g], first);
       for (size_t i = 0; i < count; ++i) {
-        if (first[i] == kNone) misses.Prefetch(FingerprintOf(number, body.hashes[begin + i], body.groups[g]));
+        if (first[i] != kNone) continue;
+        misses.Prefetch(FingerprintOf(number, body.hashes[begin + i], body.groups[g]));
+        if (ssd != nullptr) ssd->Prefetch(record->ssd_space, body.hashes[begin + i], body.groups[g]);
       }
       for (size_t i = 0; i < count; ++i) {
         Presence presence = Presence::kRam;
         if (!pins && first[i] != kNone && index[first[i]].rectangle.Contains(body.rectangle)) {
           ++hits;
-        } else if (CoverOf(first[i], body.rectangle, &sources)) {
+        } else if (CoverBoth(number, body.hashes[begin + i], body.groups[g], first[i], body.rectangle,
+                             &sources)) {
           ++hits;
           if (pins) PinMatched(sources, &pin);
+          if (const uint64_t us = ColdUs(sources, lane, &cold_bytes_before); us != 0) {
+            presence = Presence::kSsd;
+            ++counts.match_ssd_hits;
+            key_us[i] = std::max(key_us[i], us);
+          }
         } else {
           presence = WhyMissing(number, body.hashes[begin + i], body.groups[g], first[i]);
           ++counts.miss_by_reason[static_cast<uint8_t>(presence)];
@@ -54,12 +67,9 @@ void Owner::State::OnMatch(Asker& asker, const Match& body) {
         reply.presence[(begin + i) * groups + g] = static_cast<uint8_t>(presence);
       }
     }
+    AddEstimates(key_us, count, &reply.estimates);
   }
   counts.match_hits += hits;
-  if (keys != 0) {
-    reply.estimates.push_back(
-        {static_cast<uint32_t>(keys), static_cast<uint32_t>(std::min<uint64_t>(get_us, UINT32_MAX))});
-  }
   if (!pin.entries.empty()) {
     reply.pin_handle = ++last_id;
     reply.pinned_bytes = pin.bytes;
@@ -69,12 +79,41 @@ void Owner::State::OnMatch(Asker& asker, const Match& body) {
   Answer(asker, reply);
 }
 
+// Microseconds until what lies on SSD would be there, behind what of the chain comes before it; 0: nothing
+// does.
+uint64_t Owner::State::ColdUs(const std::vector<Patch>& sources, ssd::Lane lane, uint64_t* bytes_before) {
+  uint64_t us = 0;
+  for (const Patch& source : sources) {
+    if ((source.entry & kSsdBit) == 0) continue;
+    const uint32_t cold = source.entry & ~kSsdBit;
+    us = std::max(us, 1 + get_us + ssd->EstimateUs(cold, lane, *bytes_before));
+    *bytes_before += ssd->entry(cold).payload_bytes;
+  }
+  return us;
+}
+
+// Runs of keys whose times differ by less than an eighth are one.
+void Owner::State::AddEstimates(const uint64_t* key_us, size_t count,
+                                std::vector<MatchReply::Estimate>* estimates) {
+  for (size_t i = 0; i < count; ++i) {
+    const auto us = static_cast<uint32_t>(std::min<uint64_t>(key_us[i], UINT32_MAX));
+    const bool same = !estimates->empty() && us >= estimates->back().us &&
+                      us - estimates->back().us <= estimates->back().us / 8;
+    if (same) {
+      ++estimates->back().count;
+    } else {
+      estimates->push_back({1, us});
+    }
+  }
+}
+
 // Pins what a hit needs, unless the tenant's cap is reached: then the hit is answered all the same.
 void Owner::State::PinMatched(const std::vector<Patch>& sources, SoftPin* pin) {
   const uint64_t cap = options.pinned_bytes_per_tenant_max != 0 ? options.pinned_bytes_per_tenant_max
                                                                 : options.memory_bytes / 2;
   Tenant& tenant = tenants.at(pin->tenant);
   for (const Patch& source : sources) {
+    if ((source.entry & kSsdBit) != 0) continue;  // nothing to pin there
     const uint64_t bytes = arena.ShapeOf(PlaceOf(source.entry)).slot_bytes;
     if (tenant.pinned_bytes + bytes > cap) continue;
     tenant.pinned_bytes += bytes;
@@ -110,11 +149,14 @@ void Owner::State::OnTouch(Asker& asker, const Touch& body) {
         if (first[i] != kNone) family->PrefetchNeighbours(first[i]);
       }
       for (size_t i = count; i-- > 0;) {
+        if (first[i] == kNone && ssd != nullptr) WarmSsd(number, body.hashes[end + i], group);
         if (first[i] == kNone) continue;
         info.depth = has_depths ? body.depths[end + i] : static_cast<uint32_t>(end + i);
         info.key = FingerprintOf(number, body.hashes[end + i], group);
         for (uint32_t piece = first[i]; piece != kNone && work_left > 0; piece = index[piece].next_piece) {
-          PolicyOf(piece).Touch(piece, info);
+          Entry& e = index[piece];
+          e.used = e.warm = 1;
+          if (e.spilling == 0) PolicyOf(piece).Touch(piece, info);
           if (piece != first[i]) --work_left;
         }
       }
@@ -133,6 +175,13 @@ void Owner::State::ObserveChain(const Touch& body, uint32_t number) {
   for (const uint16_t group : body.groups) {
     for (size_t i = 0; i < keys.size(); ++i) keys[i] = FingerprintOf(number, body.hashes[i], group);
     family->Observe({now_us, body.root ^ group, body.usable_length, body.chain_length, keys, depths});
+  }
+}
+
+void Owner::State::WarmSsd(uint32_t number, const ChainHash& hash, uint16_t group) {
+  for (uint32_t i = ssd->First(name_spaces[number].ssd_space, hash, group); i != kNone && work_left > 0;
+       i = ssd->Next(i), --work_left) {
+    ssd->Warm(i, now_us);
   }
 }
 

@@ -34,11 +34,56 @@ bool Owner::State::CoverOf(uint32_t first, const Rectangle& ask, std::vector<Pat
   return Cover(ask, pieces, &work_left, sources);
 }
 
-bool Owner::State::Covered(uint32_t first, const Rectangle& ask) {
-  if (first == kNone) return false;
-  if (index[first].rectangle.Contains(ask)) return true;
+// Memory alone when that is enough; else one piece on SSD that is; else pieces of both.
+bool Owner::State::CoverBoth(uint32_t number, const ChainHash& hash, uint16_t group, uint32_t first,
+                             const Rectangle& ask, std::vector<Patch>* sources) {
+  if (CoverOf(first, ask, sources)) return true;
+  if (ssd == nullptr) return false;
+  const uint32_t first_cold = ssd->First(name_spaces[number].ssd_space, hash, group);
+  if (first_cold == kNone) return false;
+  std::vector<Patch> pieces;
+  for (uint32_t i = first_cold; i != kNone && work_left > 0; i = ssd->Next(i), --work_left) {
+    const Rectangle& rectangle = ssd->entry(i).rectangle;
+    if (rectangle.Contains(ask)) {
+      sources->assign(1, {i | kSsdBit, ask});
+      return true;
+    }
+    pieces.push_back({i | kSsdBit, rectangle});
+  }
+  for (uint32_t i = first; i != kNone; i = index[i].next_piece) pieces.push_back({i, index[i].rectangle});
+  return work_left > 0 && Cover(ask, pieces, &work_left, sources);
+}
+
+bool Owner::State::Covered(uint32_t number, const ChainHash& hash, uint16_t group, uint32_t first,
+                           const Rectangle& ask) {
+  if (first != kNone && index[first].rectangle.Contains(ask)) return true;
+  if (first == kNone && ssd == nullptr) return false;
   std::vector<Patch> sources;
-  return CoverOf(first, ask, &sources);
+  return CoverBoth(number, hash, group, first, ask, &sources);
+}
+
+uint32_t Owner::State::AddPiece(const BlockName& name, const Rectangle& rectangle, SlotPlace place,
+                                uint64_t payload_bytes, uint32_t depth, bool visible) {
+  const uint32_t entry = index.Add(name.space, name.hash, name.group, rectangle);
+  EntryPlace& e = index.place(entry);
+  e.slab = place.slab;
+  e.slot = place.slot;
+  e.payload_bytes = static_cast<uint32_t>(payload_bytes);
+  arena.SetOwner(place, entry);
+  if (!visible) {
+    PinHard(entry);
+    index.Hide(entry);
+    return entry;
+  }
+  TouchInfo info{.now_us = now_us, .depth = depth};
+  info.key = FingerprintOf(name.space.number, name.hash, name.group);
+  EvictionPolicy& policy = PolicyOf(entry);
+  policy.Reserve(index.entry_bound());
+  policy.Insert(entry, info);
+  NamespaceRecord& record = name_spaces[name.space.number];
+  ++record.blocks;
+  record.bytes += payload_bytes;
+  return entry;
 }
 
 Presence Owner::State::WhyMissing(uint32_t number, const ChainHash& hash, uint16_t group, uint32_t first) {
@@ -60,10 +105,9 @@ void Owner::State::Leave(uint32_t entry, Presence reason) {
   }
   const uint64_t key = FingerprintOf(e.space.number, e.hash, e.group);
   misses.Remember(key, reason);
-  if (reason == Presence::kEvicted) {
-    PolicyOf(entry).Evict(entry, key);
-  } else {
-    PolicyOf(entry).Remove(entry);
+  if (e.spilling == 0) {
+    const bool for_memory = reason == Presence::kEvicted || reason == Presence::kNotAdmitted;
+    for_memory ? PolicyOf(entry).Evict(entry, key) : PolicyOf(entry).Remove(entry);
   }
   index.Hide(entry);
   if (!e.pinned()) FreeEntry(entry);
@@ -133,6 +177,13 @@ uint64_t Owner::State::ClearSpace(uint32_t number) {
   record.blocks = 0;
   record.bytes = 0;
   counts.cleared += removed;
+  if (ssd != nullptr) {
+    const uint64_t token = ++last_id;
+    undurable.insert(token);
+    ssd->Clear(record.name_space, record.clear_epoch, token);
+    record.ssd_space = ssd->OpenSpace({record.name_space, record.clear_epoch, "", ""});
+    number_of_space[record.ssd_space] = number;
+  }
   Sweep(kSweepPerStep);
   return removed;
 }

@@ -57,6 +57,7 @@ void Owner::State::OnReserve(Asker& asker, Reserve&& body) {
     if (state == PutState::kInvalid) ++counts.put_invalid;
   }
   Answer(asker, reply);
+  Spill();
 }
 
 PutState Owner::State::ReserveBlock(const Asker& asker, uint32_t number, Reserve::Block&& block,
@@ -66,7 +67,7 @@ PutState Owner::State::ReserveBlock(const Asker& asker, uint32_t number, Reserve
   if (payload_bytes == 0) return PutState::kInvalid;
   const BlockName name{SpaceOf(number), block.ref.hash, block.ref.group};
   const uint32_t first = index.Find(name.space, name.hash, name.group);
-  if (Covered(first, block.ref.rectangle)) return PutState::kExists;
+  if (Covered(number, name.hash, name.group, first, block.ref.rectangle)) return PutState::kExists;
   if (draining || tickets.size() >= options.tickets_max ||
       asker.session->tickets.size() >= options.tickets_per_session_max) {
     return PutState::kBusy;
@@ -82,6 +83,7 @@ PutState Owner::State::ReserveBlock(const Asker& asker, uint32_t number, Reserve
       HeaderBytes(block.ref.rectangle.parts(), block.codec_data.size(), block.constituents.size());
   const SlotShape shape{record.tenant, static_cast<uint32_t>((header_bytes + 63) / 64 * 64),
                         SlotBytes(payload_bytes)};
+  last_slot_bytes = shape.slot_bytes;
   Ticket ticket;
   const PutState state = TakeSlot(shape, &ticket.place);
   if (state != PutState::kTicket) return state;
@@ -149,7 +151,7 @@ PutState Owner::State::CommitBlock(const Asker& asker, const Committed::Block& b
 PutState Owner::State::StoreTicket(const Asker& asker, const Ticket& ticket,
                                    const std::vector<uint32_t>& crc32c) {
   const uint32_t number = ticket.name.space.number;
-  NamespaceRecord& record = name_spaces[number];
+  const NamespaceRecord& record = name_spaces[number];
   if (ticket.name.space != SpaceOf(number)) return PutState::kCleared;
   if (crc32c.size() != ticket.rectangle.parts()) return PutState::kCorrupt;
   const uint32_t first = index.Find(ticket.name.space, ticket.name.hash, ticket.name.group);
@@ -174,19 +176,7 @@ PutState Owner::State::StoreTicket(const Asker& asker, const Ticket& ticket,
   LARDER_CHECK(encoded.size() <= arena.ShapeOf(ticket.place).header_bytes);
   std::memcpy(arena.Header(ticket.place), encoded.data(), encoded.size());
 
-  const uint32_t entry = index.Add(ticket.name.space, ticket.name.hash, ticket.name.group, ticket.rectangle);
-  EntryPlace& e = index.place(entry);
-  e.slab = ticket.place.slab;
-  e.slot = ticket.place.slot;
-  e.payload_bytes = static_cast<uint32_t>(ticket.payload_bytes);
-  arena.SetOwner(ticket.place, entry);
-  EvictionPolicy& policy = PolicyOf(entry);
-  policy.Reserve(index.entry_bound());
-  TouchInfo info{.now_us = now_us, .depth = ticket.depth};
-  info.key = FingerprintOf(number, ticket.name.hash, ticket.name.group);
-  policy.Insert(entry, info);
-  ++record.blocks;
-  record.bytes += ticket.payload_bytes;
+  AddPiece(ticket.name, ticket.rectangle, ticket.place, ticket.payload_bytes, ticket.depth, true);
   ++counts.puts;
   counts.put_bytes += ticket.payload_bytes;
   return PutState::kStored;

@@ -25,6 +25,7 @@ void Owner::State::OnReport(Asker& asker, const Report& body) {
   std::vector<Verify> verifies;
   for (uint32_t i = 0; i < body.blocks.size(); ++i) {
     const BlockRef& ref = body.blocks[i];
+    // What lies on SSD is verified whenever it is read, so only memory needs a look.
     if (!CoverOf(index.Find(SpaceOf(number), ref.hash, ref.group), ref.rectangle, &sources)) continue;
     for (const Patch& source : sources) {
       if (index[source.entry].hidden != 0)

@@ -1,6 +1,7 @@
 // The owner's state and its operations, split over owner_*.cc by verb. Private to node/owner*.
 #pragma once
 
+#include <deque>
 #include <list>
 #include <map>
 #include <set>
@@ -17,6 +18,8 @@
 #include "node/index.h"
 #include "node/miss_memory.h"
 #include "node/owner.h"
+#include "node/ssd/admission.h"
+#include "node/ssd/ssd_tier.h"
 #include "node/waits.h"
 
 namespace larder::node {
@@ -37,6 +40,9 @@ inline constexpr uint64_t kTicketBytesMax = 64
 // Pieces of crowded keys, and holes between them, that one event looks at: about 10 ms.
 inline constexpr uint64_t kWorkPerEvent = 4 << 20;
 inline constexpr uint64_t kReplyHeaderSlack = 4096;  // envelope, lengths, counts
+// A source of this kind lies on SSD; the other bits are its number there.
+inline constexpr uint32_t kSsdBit = 0x80000000u;
+inline constexpr size_t kColdGetsMax = 4096;  // gets that wait for SSD, of a node
 
 struct Tenant {
   std::string name;
@@ -57,6 +63,7 @@ struct NamespaceRecord {
   uint64_t blocks = 0;
   uint64_t bytes = 0;
   uint32_t sessions = 0;  // that have it open
+  uint32_t ssd_space = 0;
 };
 
 struct SoftPin {
@@ -81,6 +88,7 @@ struct Session {
   std::unordered_map<uint64_t, Sending> sendings;
   std::set<uint64_t> waits;
   std::set<uint64_t> reports;
+  std::set<uint64_t> cold_gets;
 };
 
 struct Ticket {
@@ -98,6 +106,52 @@ struct Ticket {
   bool revoked = false;
   uint64_t progress_us = 0;
   std::list<uint64_t>::iterator stall_position;  // valid unless revoked
+};
+
+// A piece on its way from SSD into a slot.
+struct ColdRead {
+  BlockName name;
+  Rectangle piece;
+  Rectangle read;  // what of it
+  bool promote = false;
+  bool begun = false;  // it has its slot, and the disk its job
+  ssd::Lane lane = ssd::Lane::kInteractive;
+  SlotPlace place;
+  std::vector<uint64_t> gets;  // that wait for it; some may have given up
+};
+
+// A get (or prefetch) with pieces that come from SSD: its reply waits for them.
+struct ColdGet {
+  struct Source {
+    Patch patch;        // entry: in memory, hard-pinned; kNone: not yet there
+    Rectangle piece;    // on SSD
+    uint64_t read = 0;  // 0: it was in memory
+  };
+  struct Block {
+    BlockRef ref;
+    Presence presence = Presence::kSsd;
+    std::vector<Source> sources;
+  };
+  SessionId session = 0;
+  Envelope envelope;
+  uint64_t expire_us = 0;
+  uint64_t give_up_us = UINT64_MAX;
+  uint32_t number = 0;
+  Space space;
+  bool prefetch = false;
+  bool begun = false;
+  bool too_late = false;  // a block was given up, so that those behind it are of no use
+  ssd::Lane lane = ssd::Lane::kInteractive;
+  uint64_t slot_bytes = 0;  // of what is to be read
+  uint32_t reads_left = 0;
+  std::vector<Block> blocks;
+};
+
+// A reply that waits until SSD has forgotten what it says is gone.
+struct DurableReply {
+  SessionId session = 0;
+  uint64_t expire_us = 0;
+  Bytes header;
 };
 
 struct PendingReport {
@@ -121,8 +175,9 @@ struct Asker {
   uint64_t expire_us = 0;
 };
 
-struct Owner::State {
-  State(const OwnerOptions& given, SlabSource* slabs, Outbox* outbox_given);
+struct Owner::State : private ssd::TierSink {
+  State(const OwnerOptions& given, SlabSource* slabs, Outbox* outbox_given,
+        std::unique_ptr<ssd::SsdTier> ssd_given);
 
   // owner.cc: events, timers, replies
   void Handle(SessionId id, Event&& event);
@@ -149,7 +204,14 @@ struct Owner::State {
   }
   uint64_t FingerprintOf(uint32_t number, const ChainHash& hash, uint16_t group) const;
   bool CoverOf(uint32_t first, const Rectangle& ask, std::vector<Patch>* sources);
-  bool Covered(uint32_t first, const Rectangle& ask);
+  // The same over both tiers; kSsdBit marks what lies on SSD.
+  bool CoverBoth(uint32_t number, const ChainHash& hash, uint16_t group, uint32_t first, const Rectangle& ask,
+                 std::vector<Patch>* sources);
+  bool Covered(uint32_t number, const ChainHash& hash, uint16_t group, uint32_t first, const Rectangle& ask);
+  // A new piece in a slot that has its header. Invisible: found by nobody, hard-pinned once for the caller,
+  // gone with its last pin.
+  uint32_t AddPiece(const BlockName& name, const Rectangle& rectangle, SlotPlace place,
+                    uint64_t payload_bytes, uint32_t depth, bool visible);
   Presence WhyMissing(uint32_t number, const ChainHash& hash, uint16_t group, uint32_t first);
   void Leave(uint32_t entry, Presence reason);
   void FreeEntry(uint32_t entry);
@@ -165,6 +227,7 @@ struct Owner::State {
   bool MakeRoom(uint32_t class_number);
   bool RetireEmptySlab(uint32_t but_class);
   bool EvictFrom(uint32_t class_number);
+  void Evict(uint32_t entry);
   bool MakeClassRoom();
   bool TakeColdSlab(uint32_t for_class, uint64_t colder_than_us);
   bool TakeAnySlab(uint32_t for_class);
@@ -188,14 +251,45 @@ struct Owner::State {
   // owner_get.cc
   void OnGet(Asker& asker, const Get& body);
   struct GetWork;
-  Presence GetBlock(uint32_t first, const BlockRef& ref, GetWork* work);
+  Presence AddPatches(const std::vector<Patch>& patches, GetWork* work, GetReply::Block* block);
+  void SendGet(const Asker& asker, GetWork&& work);
   bool AddSource(const Patch& patch, const BlockHeader& header, GetWork* work, GetReply::Block* block);
 
   // owner_match.cc
   void OnMatch(Asker& asker, const Match& body);
   void PinMatched(const std::vector<Patch>& sources, SoftPin* pin);
+  uint64_t ColdUs(const std::vector<Patch>& sources, ssd::Lane lane, uint64_t* bytes_before);
+  static void AddEstimates(const uint64_t* key_us, size_t count,
+                           std::vector<MatchReply::Estimate>* estimates);
   void OnTouch(Asker& asker, const Touch& body);
   void ObserveChain(const Touch& body, uint32_t number);
+  void WarmSsd(uint32_t number, const ChainHash& hash, uint16_t group);
+
+  // owner_spill.cc: memory -> SSD
+  void Spill();
+  bool Saving() const;  // draining, and something may still go to SSD
+  bool SpillBatch(uint64_t bytes);
+  bool SpillPiece(uint32_t victim);
+  void WritePending();
+  uint32_t ColdestPiece();
+  uint32_t SsdPiece(const BlockName& name, const Rectangle& rectangle) const;
+  void OnWritten(uint64_t token, bool stored) override;
+
+  // owner_cold.cc: SSD -> memory
+  void OnColdGet(const Asker& asker, uint32_t number, const std::vector<BlockRef>& refs, bool prefetch);
+  Presence PlanBlock(const BlockRef& ref, ColdGet* get, ColdGet::Block* block);
+  void PumpCold();
+  void BeginWaiting();
+  void BeginCold(uint64_t id);
+  bool SubmitRead(uint64_t id);
+  void EndRead(uint64_t id, uint32_t entry, Presence failed);
+  void FinishCold(uint64_t id);
+  void DropCold(uint64_t id);
+  void OnRead(uint64_t token, ssd::ReadOutcome&& outcome) override;
+  void OnPrefetch(Asker& asker, const Prefetch& body);
+  void OnGone(const ssd::SsdEntry& entry, ssd::WhyGone why) override;
+  void OnDurable(uint64_t token) override;
+  void PollDisks();
 
   // owner_wait.cc
   void OnWait(Asker& asker, Wait&& body);
@@ -216,6 +310,8 @@ struct Owner::State {
   void ForgetNamespace(uint32_t number);
   void OnRemove(Asker& asker, const Remove& body);
   void OnClear(Asker& asker, const Clear& body);
+  uint32_t RemoveFromSsd(uint32_t number, const Remove& body);
+  void AnswerDurably(const Asker& asker, Bytes&& header);
   OwnerStats Stats() const;
 
   // owner_check.cc
@@ -224,6 +320,7 @@ struct Owner::State {
   std::string CheckPins() const;
   std::string CheckTickets() const;
   std::string CheckNamespaces() const;
+  std::string CheckCold() const;
 
   const OwnerOptions options;
   Outbox* const outbox;
@@ -235,6 +332,7 @@ struct Owner::State {
   Index index;
   Arena arena;
   MissMemory misses;
+  const std::unique_ptr<ssd::SsdTier> ssd;  // null: none
   Waits waits;
   const std::unique_ptr<PolicyFamily> family;
   std::vector<std::unique_ptr<EvictionPolicy>> policies;  // by class number
@@ -262,6 +360,22 @@ struct Owner::State {
   std::unordered_map<uint64_t, Check> checks;
   uint64_t hard_pins = 0;
   uint64_t get_us = 0;  // moving average: from a get's answer until its bytes are gone
+
+  ssd::Admission admission;
+  std::vector<ssd::TierPiece> spill_pending;  // chosen, and the disks have not taken them yet
+  uint64_t spilling_bytes = 0;                // slots on their way to SSD, the pending ones included
+  uint64_t spilling_pieces = 0;
+  uint64_t last_slot_bytes = 0;  // of the last put
+  std::unordered_map<uint64_t, ColdGet> cold_gets;
+  std::deque<uint64_t> cold_waiting[2];      // gets that have not begun, by lane
+  std::deque<uint64_t> cold_unsubmitted[2];  // reads that the disks have not taken, by lane
+  std::unordered_map<uint64_t, ColdRead> cold_reads;
+  std::unordered_map<BlockName, uint64_t, BlockNameHash> reading;  // the read of a block that others may join
+  std::set<std::pair<uint64_t, uint64_t>> cold_ends;               // give_up_us, get
+  uint64_t cold_bytes = 0;                                         // slots of gets that have begun
+  std::unordered_map<uint64_t, std::vector<DurableReply>> durable_replies;
+  std::unordered_map<uint32_t, uint32_t> number_of_space;  // the tier's number of a namespace -> ours
+  std::set<uint64_t> undurable;                            // tokens that SSD has not answered
 
   OwnerStats counts;  // the monotonic ones
 };

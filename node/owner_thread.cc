@@ -9,6 +9,12 @@
 
 namespace larder::node {
 
+uint64_t UnixMs() {
+  using std::chrono::duration_cast;
+  return static_cast<uint64_t>(
+      duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
+}
+
 namespace {
 
 // Actions leave after so many events at the latest, so that a full mailbox delays nobody's answer by its
@@ -16,19 +22,14 @@ namespace {
 constexpr size_t kFlushEvents = 64;
 constexpr uint64_t kSleepUsMax = 60'000'000;
 
-uint64_t UnixMs() {
-  using std::chrono::duration_cast;
-  return static_cast<uint64_t>(
-      duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
-}
-
 }  // namespace
 
-OwnerThread::OwnerThread(const OwnerThreadOptions& options, SlabSource* slabs, Background* background)
+OwnerThread::OwnerThread(const OwnerThreadOptions& options, SlabSource* slabs, Background* background,
+                         std::unique_ptr<ssd::SsdTier> ssd)
     : options_(options),
       background_(background),
       mailbox_(options.mailbox_max),
-      owner_(new Owner(options.owner, slabs, this)),
+      owner_(new Owner(options.owner, slabs, this, std::move(ssd))),
       thread_([this] { Loop(); }) {}
 
 OwnerThread::~OwnerThread() {
@@ -52,6 +53,14 @@ bool OwnerThread::Post(SessionId session, Event&& event) {
 
 bool OwnerThread::CallLater(std::function<void(Owner&)> call) {
   return mailbox_.PostCall(std::move(call));
+}
+
+void OwnerThread::OnDisk() {
+  if (disk_posted_.exchange(true)) return;
+  mailbox_.PostCall([this](Owner& owner) {
+    disk_posted_ = false;
+    owner.OnDisk(transport::NowUs(), UnixMs());
+  });
 }
 
 bool OwnerThread::Call(const std::function<void(Owner&)>& call) {

@@ -2,6 +2,7 @@
 // connections, once a session and step.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -17,6 +18,8 @@
 
 namespace larder::node {
 
+uint64_t UnixMs();  // this machine's clock
+
 struct OwnerThreadOptions {
   OwnerOptions owner;
   size_t mailbox_max = 65536;
@@ -28,14 +31,17 @@ class OwnerThread final : private Outbox {
  public:
   // `slabs` and `background` outlive it. The background checks reported blocks: seconds of work for no
   // client's connection to wait for.
-  OwnerThread(const OwnerThreadOptions& options, SlabSource* slabs, Background* background);
+  OwnerThread(const OwnerThreadOptions& options, SlabSource* slabs, Background* background,
+              std::unique_ptr<ssd::SsdTier> ssd = nullptr);
   ~OwnerThread() override;  // Stop
 
   // --- any thread ---
   bool Post(SessionId session, Event&& event);
   // Runs `call` on the owner's thread and waits for it. false: stopped, it did not run.
   bool Call(const std::function<void(Owner&)>& call);
-  // The same without waiting.
+  // A disk of the SSD tier has something to say: the owner looks, once for many of these.
+  void OnDisk();
+  // As Call, without waiting.
   bool CallLater(std::function<void(Owner&)> call);
   // Sessions get their actions through their connection's thread. Register comes before the session's first
   // event; its Closed forgets it. A session that has not opened after hello_timeout_us is told so.
@@ -71,6 +77,7 @@ class OwnerThread final : private Outbox {
   Background* const background_;
   Mailbox mailbox_;
 
+  std::atomic<bool> disk_posted_{false};
   mutable std::mutex peers_mutex_;
   std::unordered_map<SessionId, Peer> peers_;
   std::deque<Newcomer> newcomers_;  // in the order in which their time ends; also those that opened or left

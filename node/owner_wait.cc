@@ -43,7 +43,7 @@ bool Owner::State::AdvanceWait(uint64_t id) {
   for (; wait->have < wait->target; ++wait->have) {
     const ChainHash& hash = wait->hashes[wait->have];
     for (const uint16_t group : wait->groups) {
-      if (Covered(index.Find(space, hash, group), wait->rectangle)) continue;
+      if (Covered(wait->name_space, hash, group, index.Find(space, hash, group), wait->rectangle)) continue;
       waits.Watch(id, {{wait->name_space, 0}, hash, group});
       return true;
     }

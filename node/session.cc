@@ -44,6 +44,8 @@ Status DecodeBody(Verb verb, ByteView record, decltype(Request::body)* body) {
       return DecodeAs<Reserve>(record, body);
     case Verb::kWait:
       return DecodeAs<Wait>(record, body);
+    case Verb::kPrefetch:
+      return DecodeAs<Prefetch>(record, body);
     case Verb::kTouch:
     case Verb::kRelease:
       return DecodeAs<Touch>(record, body);
@@ -71,6 +73,9 @@ HashField HashesOf(decltype(Request::body)* body) {
     return {&match->hashes, match->hash_count, match->hashes_in_payload};
   }
   if (auto* wait = std::get_if<Wait>(body)) return {&wait->hashes, wait->hash_count, wait->hashes_in_payload};
+  if (auto* prefetch = std::get_if<Prefetch>(body)) {
+    return {&prefetch->hashes, prefetch->hash_count, prefetch->hashes_in_payload};
+  }
   if (auto* touch = std::get_if<Touch>(body)) {
     return {&touch->hashes, touch->hash_count, touch->hashes_in_payload};
   }

@@ -50,6 +50,7 @@ enum class Verb : uint8_t {
   kClear = 14,
   kCancel = 15,
   kPing = 16,
+  kPrefetch = 17,
 };
 inline constexpr uint8_t kReplyBit = 0x80;
 
@@ -256,6 +257,22 @@ struct WaitReply {
   bool operator==(const WaitReply&) const = default;
 };
 
+// Moves what lies on SSD into memory, for a request that waits its turn. Answered when it is there, or at the
+// deadline with what made it; blocks x groups at most kBlocksMax.
+struct Prefetch {
+  uint32_t number = 0;
+  Rectangle rectangle;
+  std::vector<uint16_t> groups;
+  bool hashes_in_payload = false;
+  uint32_t hash_count = 0;
+  std::vector<ChainHash> hashes;
+  bool operator==(const Prefetch&) const = default;
+};
+struct PrefetchReply {
+  uint32_t blocks = 0;  // in memory now, of those that were asked for
+  bool operator==(const PrefetchReply&) const = default;
+};
+
 // Stamps blocks (now, -depth): of one chain the deepest is the coldest. Sent once a request.
 struct Touch {
   uint32_t number = 0;
@@ -313,7 +330,7 @@ Bytes Encode(const Envelope& envelope);  // Ping, and replies without a body (To
 // clang-format off
 #define LARDER_MESSAGES(X)                                                                           \
   X(Hello) X(HelloReply) X(Open) X(OpenReply) X(TablePush) X(Match) X(MatchReply) X(Get) X(GetReply) \
-  X(Reserve) X(ReserveReply) X(Data) X(Commit) X(CommitReply) X(Wait) X(WaitReply) X(Touch)          \
+  X(Reserve) X(ReserveReply) X(Data) X(Commit) X(CommitReply) X(Wait) X(WaitReply) X(Prefetch) X(PrefetchReply) X(Touch) \
   X(Report) X(ReportReply) X(Remove) X(RemoveReply) X(Clear) X(ClearReply) X(Cancel) X(ErrorText)
 // clang-format on
 #define LARDER_DECLARE(Name)                                \

@@ -208,6 +208,25 @@ Status Decode(ByteView record, WaitReply* body) {
   return in.Finish();
 }
 
+Status Decode(ByteView record, Prefetch* body) {
+  Decoder in("prefetch", record);
+  *body = {};
+  body->number = in.U32();
+  body->rectangle = in.Rect();
+  in.Groups(1, &body->groups);
+  in.Hashes(body);
+  in.Check(body->hash_count * body->groups.size() <= kBlocksMax, "more than 1024 blocks");
+  return in.Finish();
+}
+
+Status Decode(ByteView record, PrefetchReply* body) {
+  Decoder in("prefetch reply", record);
+  *body = {};
+  body->blocks = in.U32();
+  in.Check(body->blocks <= kBlocksMax, "more blocks than a request has");
+  return in.Finish();
+}
+
 Status Decode(ByteView record, Touch* body) {
   Decoder in("touch", record);
   *body = {};

@@ -235,6 +235,21 @@ Bytes Encode(const Envelope& envelope, const WaitReply& body) {
   return out.Finish();
 }
 
+Bytes Encode(const Envelope& envelope, const Prefetch& body) {
+  Encoder out(envelope, 64 + HashBytes(body));
+  out.U32(body.number);
+  out.Rect(body.rectangle);
+  out.Array(body.groups);
+  out.Hashes(body);
+  return out.Finish();
+}
+
+Bytes Encode(const Envelope& envelope, const PrefetchReply& body) {
+  Encoder out(envelope, 4);
+  out.U32(body.blocks);
+  return out.Finish();
+}
+
 Bytes Encode(const Envelope& envelope, const Touch& body) {
   Encoder out(envelope, 100 + 4 * body.depths.size() + HashBytes(body));
   out.U32(body.number);

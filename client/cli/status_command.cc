@@ -55,6 +55,19 @@ ordered_json ToJson(const NodeView& view) {
   out["memory"] = {{"capacity_bytes", memory.capacity_bytes()}, {"slab_bytes", memory.slab_bytes()},
                    {"slot_bytes", memory.slot_bytes()},         {"payload_bytes", memory.payload_bytes()},
                    {"pinned_bytes", memory.pinned_bytes()},     {"metadata_bytes", memory.metadata_bytes()}};
+  if (view.stats.has_ssd()) {
+    const auto& ssd = view.stats.ssd();
+    ordered_json disks = ordered_json::array();
+    for (const auto& disk : ssd.disks()) {
+      disks.push_back({{"directory", disk.directory()},
+                       {"engine", disk.engine()},
+                       {"direct", disk.direct()},
+                       {"error", disk.error()}});
+    }
+    out["ssd"] = {
+        {"capacity_bytes", ssd.capacity_bytes()}, {"live_bytes", ssd.live_bytes()}, {"pieces", ssd.pieces()},
+        {"disks_lost", ssd.disks_lost()},         {"loaded", ssd.loaded()},         {"disks", disks}};
+  }
   out["pieces"] = view.stats.pieces();
   out["writing"] = view.stats.writing();
   out["namespaces"] = view.stats.namespaces();
@@ -83,8 +96,8 @@ int ShowStatus(const Globals& globals) {
     return well ? kExitOk : kExitFailed;
   }
   TextTable table;
-  table.Row({"NODE", "STATE", "DATA", "PING", "UP", "MEMORY", "PAYLOAD", "BLOCKS", "GETS HIT", "CONNECTIONS",
-             "VIA", "BUILD"});
+  table.Row({"NODE", "STATE", "DATA", "PING", "UP", "MEMORY", "PAYLOAD", "BLOCKS", "SSD", "ON SSD",
+             "GETS HIT", "OF SSD", "CONNECTIONS", "VIA", "BUILD"});
   const auto bytes = [](uint64_t value) { return PrettyBytes(static_cast<double>(value)); };
   for (const NodeView& view : views) {
     std::vector<std::string> row = {view.record.id, State(view), view.record.data_address,
@@ -96,7 +109,10 @@ int ShowStatus(const Globals& globals) {
       row.insert(row.end(),
                  {PrettyAge(view.info.uptime_ms()), bytes(memory.capacity_bytes()),
                   bytes(memory.payload_bytes()), Grouped(view.stats.pieces()),
+                  view.stats.has_ssd() ? bytes(view.stats.ssd().capacity_bytes()) : "-",
+                  view.stats.has_ssd() ? Grouped(view.stats.ssd().pieces()) : "-",
                   Percent(Counter(view, "larder_get_hits_total"), Counter(view, "larder_get_blocks_total")),
+                  Percent(Counter(view, "larder_ssd_hits_total"), Counter(view, "larder_get_blocks_total")),
                   std::to_string(view.stats.connections()), via, view.record.build});
     }
     table.Row(std::move(row));
@@ -105,6 +121,11 @@ int ShowStatus(const Globals& globals) {
   for (const NodeView& view : views) {
     if (!view.data_error.empty())
       std::printf("%s, data: %s\n", view.record.id.c_str(), view.data_error.c_str());
+    for (const auto& disk : view.stats.ssd().disks()) {
+      if (!disk.error().empty()) {
+        std::printf("%s, ssd: %s\n", view.record.id.c_str(), disk.error().c_str());
+      }
+    }
     if (!view.control_error.empty())
       std::printf("%s, control: %s\n", view.record.id.c_str(), view.control_error.c_str());
   }

@@ -53,6 +53,14 @@ bool IsOurs(const std::string& name) {
 
 }  // namespace
 
+std::string NodeIdOf(const std::string& directory) {
+  std::ifstream in(directory + kMark);
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind("node ", 0) == 0) return line.substr(5);
+  }
+  return {};
+}
+
 Directory::Directory(Directory&& other) noexcept
     : path_(std::move(other.path_)),
       node_id_(std::move(other.node_id_)),

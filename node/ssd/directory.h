@@ -22,6 +22,9 @@ struct DirectoryOptions {
   bool start_empty = false;
 };
 
+// The node that a directory belongs to; empty: nobody, or it can't be read.
+std::string NodeIdOf(const std::string& directory);
+
 class Directory {
  public:
   // One line says what to do when it is somebody else's, newer, in use, or can't be written. `remarks` get

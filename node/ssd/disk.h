@@ -17,6 +17,7 @@
 namespace larder::node::ssd {
 
 inline constexpr uint64_t kPageBytes = 4096;
+inline constexpr uint32_t kHeaderUnitBytes = 64;  // headers on disk are rounded up to it
 inline constexpr uint64_t RoundToPages(uint64_t bytes) {
   return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
 }

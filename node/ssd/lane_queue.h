@@ -52,7 +52,7 @@ class LaneQueue {
   }
 
  private:
-  static constexpr uint32_t kWritesMax = 2;
+  static constexpr uint32_t kWritesMax = 3;
 
   std::optional<Job> PopLocked(uint32_t writes_open) {
     for (size_t i = 0; i < kLanes; ++i) {

@@ -19,7 +19,6 @@
 namespace larder::node::ssd {
 
 inline constexpr uint32_t kPreambleBytes = 32;
-inline constexpr uint32_t kHeaderUnitBytes = 64;
 
 struct RecordShape {
   uint64_t head_bytes = 0;      // pages with preamble and header; a small payload too

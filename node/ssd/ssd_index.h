@@ -43,6 +43,10 @@ class SsdIndex {
 
   // The first piece of a key, further ones by next_piece; kNone: nothing.
   uint32_t Find(uint32_t space, const ChainHash& hash, uint16_t group) const;
+  // Brings in what Find of this key reads first.
+  void Prefetch(uint32_t space, const ChainHash& hash, uint16_t group) const {
+    table_.Prefetch(HashOf(space, hash, group));
+  }
   uint32_t Add(const SsdEntry& entry, const SsdTimes& times);
   void Remove(uint32_t entry);
 

@@ -93,14 +93,19 @@ uint32_t SsdTier::Next(uint32_t entry) const {
 }
 
 void SsdTier::Touch(uint32_t entry, uint64_t now_us) {
+  Warm(entry, now_us);
   SsdEntry& e = index_[entry];
+  if (e.hits < 63) ++e.hits;
+}
+
+void SsdTier::Warm(uint32_t entry, uint64_t now_us) {
+  const SsdEntry& e = index_[entry];
   const uint32_t now_s = SecondsOf(now_us);
   SsdTimes& times = index_.times(entry);
   if (now_s > times.used_s) {
     SegmentOf(e).heat += PagesOf(e) * (now_s - times.used_s);
     times.used_s = now_s;
   }
-  if (e.hits < 63) ++e.hits;
 }
 
 uint64_t SsdTier::PagesOf(const SsdEntry& e) const {

@@ -26,7 +26,7 @@ namespace larder::node::ssd {
 
 struct TierOptions {
   uint64_t append_bytes = 8ull << 20;  // a write to a disk, about
-  uint32_t appends_max = 3;            // under way, of a disk
+  uint32_t appends_max = 4;            // under way, of a disk
   uint32_t reads_max = 128;            // under way, of a disk and lane
   uint32_t carry_percent = 10;         // of a reclaimed segment's bytes that may be carried over
   uint32_t free_segments_min = 2;      // of a disk; below it the coldest segment is reclaimed
@@ -105,7 +105,12 @@ class SsdTier {
   const SsdTimes& times(uint32_t number) const { return index_.times(number); }
   uint64_t pieces_of(uint32_t space) const { return spaces_[space].pieces; }
   uint64_t bytes_of(uint32_t space) const { return spaces_[space].bytes; }
+  // It was read (Touch), or something says that it is wanted (Warm).
   void Touch(uint32_t entry, uint64_t now_us);
+  void Warm(uint32_t entry, uint64_t now_us);
+  void Prefetch(uint32_t space, const ChainHash& hash, uint16_t group) const {
+    index_.Prefetch(space, hash, group);
+  }
 
   // --- work ---
   // How many bytes Write would take now; 0: the disks are behind, full, lost or still being loaded, or the
@@ -120,7 +125,8 @@ class SsdTier {
   bool Read(uint64_t token, uint32_t entry, const Rectangle& rectangle, std::byte* payload, Lane lane,
             uint64_t now_us);
   // Microseconds until a read of the piece would be there, behind those under way.
-  uint64_t EstimateUs(uint32_t entry, Lane lane) const;
+  // and `more_bytes`.
+  uint64_t EstimateUs(uint32_t entry, Lane lane, uint64_t more_bytes = 0) const;
   void Remove(uint32_t entry);
   // OnDurable(token) once no restart brings back what was removed before.
   void Barrier(uint64_t token);
@@ -268,6 +274,7 @@ class SsdTier {
   // ssd_tier_load.cc
   void OnLoaded(uint32_t disk, Loaded&& loaded, uint64_t now_us, uint64_t unix_ms);
   void FinishLoad(uint32_t disk);
+  void RemoveAll(uint32_t disk, uint32_t number);
   void FlushUpdates(uint32_t disk);
   void OnUpdateDone(const Updating& update, const Done& done, TierSink* sink);
   void EndBarrier(uint64_t token, TierSink* sink);

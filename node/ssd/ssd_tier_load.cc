@@ -25,6 +25,8 @@ void SsdTier::OnLoaded(uint32_t disk, Loaded&& loaded, uint64_t now_us, uint64_t
       ++counts_.stale_loaded;
       continue;
     }
+    // Left from a life that the index should have forgotten with its segment.
+    if (segment.sequence != 0 && record.sequence > segment.sequence) RemoveAll(disk, record.segment);
     segment.sequence = record.sequence;
     segment.end_page = std::max(segment.end_page, end);
     last_sequence_ = std::max(last_sequence_, record.sequence);
@@ -70,6 +72,10 @@ void SsdTier::FinishLoad(uint32_t disk) {
   uint32_t youngest = kNone;
   for (uint32_t i = 0; i < d.segments.size(); ++i) {
     Segment& segment = d.segments[i];
+    if (segment.state == Segment::State::kMissing && segment.sequence != 0) {
+      RemoveAll(disk, i);  // its file is gone
+      segment = Segment{};
+    }
     if (segment.state != Segment::State::kSealed) continue;
     if (segment.sequence == 0) {
       segment.state = Segment::State::kFree;
@@ -83,6 +89,17 @@ void SsdTier::FinishLoad(uint32_t disk) {
     d.open = youngest;
   }
   PrepareSegment(disk);
+}
+
+void SsdTier::RemoveAll(uint32_t disk, uint32_t number) {
+  Segment& segment = disks_[disk].segments[number];
+  for (const uint32_t entry : std::exchange(segment.entries, {})) {
+    const SsdEntry& e = index_[entry];
+    if (e.used == 0 || e.segment != (disk << 24 | number)) continue;
+    ++counts_.stale_loaded;
+    Remove(entry);
+  }
+  segment.end_page = 0;
 }
 
 void SsdTier::Barrier(uint64_t token) {

@@ -138,10 +138,10 @@ void SsdTier::Measure(DiskState* d, const Reading& reading, uint64_t now_us) {
   d->latency_us = d->latency_us * kFadeOld + std::max(0.0, took_us - bytes_us) * (1 - kFadeOld);
 }
 
-uint64_t SsdTier::EstimateUs(uint32_t entry, Lane lane) const {
+uint64_t SsdTier::EstimateUs(uint32_t entry, Lane lane, uint64_t more_bytes) const {
   const SsdEntry& e = index_[entry];
   const DiskState& d = disks_[DiskOf(e.segment)];
-  uint64_t ahead = e.payload_bytes;
+  uint64_t ahead = e.payload_bytes + more_bytes;
   for (size_t i = 0; i <= static_cast<size_t>(lane); ++i) ahead += d.reading_bytes[i];
   return static_cast<uint64_t>(d.latency_us + static_cast<double>(ahead) * d.byte_ns / 1000);
 }

@@ -306,7 +306,8 @@ void SsdTier::OnAppendDone(Appending&& append, const Done& done, uint64_t now_us
       // It may have been removed, or replaced, while it was on its way.
       const SsdEntry& from = index_[item.carried_from];
       const bool there = from.used != 0 && from.segment == (append.disk << 24 | d.reclaim.segment) &&
-                         from.hash == item.record.hash && from.space == item.space;
+                         from.hash == item.record.hash && from.space == item.space &&
+                         from.rectangle == item.record.rectangle;
       if (wanted && there) {
         const uint32_t used_s = index_.times(item.carried_from).used_s;
         DropEntry(item.carried_from);

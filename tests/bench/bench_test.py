@@ -45,6 +45,13 @@ class Bench(unittest.TestCase):
         self.assertGreater(lines["payload-share/capacity"]["value"], 96)
         self.assertGreater(lines["payload-share/slots"]["value"], 96)
 
+    def test_ssd(self):
+        lines = self.measure("ssd/", "recover/first-hit")
+        self.assertGreater(lines["ssd/write/1MiB"]["ratio"], 0)
+        self.assertGreater(lines["ssd/read/1MiB"]["ratio"], 0)
+        self.assertLessEqual(lines["ssd/write-amplification"]["value"], 1.15)
+        self.assertGreater(lines["recover/first-hit"]["value"], 0)
+
     def test_names(self):
         names = bench("--list").stdout.split()
         for name in ("get/tcp/64KiB", "put/shm/4MiB", "get/ucx/1MiB", "match/tcp/65536/busy", "reference/copy/get/1MiB"):

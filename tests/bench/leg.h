@@ -73,6 +73,9 @@ std::string SizeName(uint64_t bytes);  // "64KiB", "1MiB"
 std::vector<std::unique_ptr<Group>> ReferenceGroups();  // reference_group.cc
 std::vector<std::unique_ptr<Group>> BlockGroups();      // block_group.cc: gets and puts
 std::vector<std::unique_ptr<Group>> MatchGroups();      // match_group.cc
+std::vector<std::unique_ptr<Group>> SsdGroups();        // ssd_group.cc
+std::vector<std::unique_ptr<Group>> TiersGroups();      // tiers_group.cc
+std::vector<std::unique_ptr<Group>> RecoverGroups();    // recover_group.cc
 std::vector<std::unique_ptr<Group>> SpaceGroups();      // space_group.cc: metadata, payload share
 
 // What `load` does: gets from the node at `address` as fast as it can, until it is ended.

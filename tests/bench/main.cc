@@ -116,6 +116,7 @@ void PrintRow(const LegResult& result) {
 std::vector<std::unique_ptr<Group>> AllGroups() {
   std::vector<std::unique_ptr<Group>> groups;
   for (auto make : {larder::bench::BlockGroups, larder::bench::MatchGroups, larder::bench::SpaceGroups,
+                    larder::bench::SsdGroups, larder::bench::RecoverGroups, larder::bench::TiersGroups,
                     larder::bench::ReferenceGroups}) {
     for (auto& group : make()) groups.push_back(std::move(group));
   }
@@ -174,10 +175,14 @@ int Run(const Choice& choice, const Options& options) {
 }
 
 void AddOptions(CLI::App* app, Choice* choice, Options* options, uint64_t* working_set_mib) {
-  app->add_option("mode", choice->mode,
-                  "canonical: get and put at three sizes over tcp and shm; match; metadata; payload-share; "
-                  "reference: the limits alone; all; load: get from --address until ended")
-      ->check(CLI::IsMember({"canonical", "match", "metadata", "payload-share", "reference", "all", "load"}))
+  app->add_option(
+         "mode", choice->mode,
+         "canonical: get and put at three sizes over tcp and shm; match; metadata; payload-share; "
+         "ssd: the SSD tier beside its disk, in the working directory; tiers: what a busy one costs others; "
+         "recover: restarts; "
+         "reference: the limits alone; all; load: get from --address until ended")
+      ->check(CLI::IsMember({"canonical", "match", "metadata", "payload-share", "ssd", "tiers", "recover",
+                             "reference", "all", "load"}))
       ->capture_default_str();
   app->add_flag("--list", choice->list,
                 "print the names of all legs (of those that --only or the mode chooses)");

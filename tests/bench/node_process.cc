@@ -48,6 +48,7 @@ std::unique_ptr<NodeProcess> NodeProcess::Start(const NodeSpec& spec, std::strin
                 "--log-level=warn",
                 "--report=" + node->folder_ + "/report.json"};
   if (spec.transport == "ucx") spawn.argv.push_back("--ucx-listen=127.0.0.1:0");
+  spawn.argv.insert(spawn.argv.end(), spec.flags.begin(), spec.flags.end());
   const std::string log = node->folder_ + "/log";
   spawn.output_fd = open(log.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
   node->pid_ = Spawn(spawn);

@@ -6,13 +6,15 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace larder::bench {
 
 struct NodeSpec {
   std::string program;
   uint64_t memory_bytes = 0;
-  std::string transport;  // "tcp", "shm", "ucx": what it has to serve besides tcp
+  std::string transport;           // "tcp", "shm", "ucx": what it has to serve besides tcp
+  std::vector<std::string> flags;  // further ones
 };
 
 class NodeProcess {

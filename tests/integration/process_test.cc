@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <functional>
+#include <set>
 #include <thread>
 
 #include "client/client.h"
@@ -101,6 +103,63 @@ TEST(Process, AClientGoesOnWhenItsNodeIsKilledAndComesBack) {
   EXPECT_EQ(GetOne(client.get(), handle, 2).outcome, Outcome::kHit);
   EXPECT_EQ(GetOne(client.get(), handle, 1).outcome, Outcome::kMiss)
       << "the new process has nothing of the old";
+}
+
+// Blocks that a match found on SSD, so that they are promised.
+std::vector<uint32_t> OnSsd(Client* client, const NamespaceHandle& handle, uint32_t first, uint32_t end) {
+  std::vector<uint32_t> out;
+  std::vector<ChainHash> chain;
+  for (uint32_t i = first; i < end; i++) chain.push_back(Key(i));
+  const MatchResult result = client->Match(handle, {.chain = chain});
+  for (uint32_t i = first; i < end && result.presence.size() == chain.size(); i++) {
+    if (result.presence[i - first] == Presence::kSsd) out.push_back(i);
+  }
+  return out;
+}
+
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    char name[] = "/tmp/larder-process-XXXXXX";
+    path = mkdtemp(name);
+  }
+  ~ScratchFolder() {
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+  }
+  std::string path;
+};
+
+TEST(Process, BlocksOnSsdSurviveKilling) {
+  const ScratchFolder folder;
+  NodeProcess node(
+      {"--memory=8MiB", "--ssd=" + folder.path + "/ssd", "--ssd-bytes=512MiB", "--ssd-segment-bytes=16MiB"});
+  ASSERT_TRUE(node.serves());
+  auto client = OpenClient(node.data());
+  ASSERT_NE(client, nullptr);
+  const NamespaceHandle handle = OpenOpaque(client.get());
+  std::set<uint32_t> promised;
+  for (uint32_t life = 0; life < 4; life++) {
+    const uint32_t first = life * 1000;
+    ASSERT_TRUE(Eventually([&] { return PutOne(client.get(), handle, first).there(); }));
+    for (uint32_t i = 1; i < 400; i++) (void)PutOne(client.get(), handle, first + i);
+    for (const uint32_t i : OnSsd(client.get(), handle, first, first + 400)) promised.insert(i);
+    std::thread writer([&] {
+      for (uint32_t i = 400; i < 600; i++) (void)PutOne(client.get(), handle, first + i);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(5 * life));
+    node.Signal(SIGKILL);
+    ASSERT_EQ(node.Wait(), 128 + SIGKILL);
+    writer.join();
+    node.Restart();
+    ASSERT_TRUE(node.serves());
+    for (const uint32_t i : promised) {
+      EXPECT_TRUE(Eventually([&] { return GetOne(client.get(), handle, i).outcome == Outcome::kHit; }))
+          << "life " << life << " block " << i;
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_GT(promised.size(), 800u);
 }
 
 TEST(Process, AKilledNodeCostsOnlyItsOwnBlocks) {

@@ -13,7 +13,9 @@ add_executable(node_core_test
   ${CMAKE_CURRENT_LIST_DIR}/owner_put_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_random_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_report_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_ssd_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_trace_test.cc
+  ${PROJECT_SOURCE_DIR}/tests/support/sim_disk.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_wait_test.cc
 )
 target_compile_definitions(node_core_test PRIVATE LARDER_TRACES="${PROJECT_SOURCE_DIR}/../shared/data/traces")

@@ -101,6 +101,8 @@ TEST(Config, EveryKnobCanBeSetByFlagVariableAndFile) {
     }
     if (knob.name == "credentials")
       text = folder.Write("c.toml", "[[credentials]]\nname='a'\ntoken='0123456789abcdef'\n");
+    if (knob.name == "ssd_io") text = "threads";
+    if (knob.name == "ssd_admission") text = "twice";
     if (knob.name == "tickets_max") text = "2000";
     const std::string file = folder.Write("f.toml", std::string(knob.name) + " = \"" + text + "\"\n");
     const Result<LoadedConfig> ways[] = {Load({knob.flag(), text}), Load({knob.flag() + "=" + text}),

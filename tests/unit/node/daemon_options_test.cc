@@ -21,6 +21,10 @@ std::string TextOf(const NodeOptions& o) {
   put(o.node_id, o.data_listen, o.ucx_listen, o.shm_path, o.advertise, o.weight, o.zone, o.movers,
       o.connections_max, o.hello_timeout_us, o.requests_per_connection_max, o.mailbox_max, o.owner_spin_us,
       o.huge_pages, o.prefault, o.table_epoch);
+  put(o.owner.admit_twice, o.owner.promote_after, o.owner.spill_below_percent, o.owner.spill_until_percent,
+      o.ssd.bytes, o.ssd.segment_bytes, o.ssd.sync, o.ssd.io_uring, o.ssd.start_empty, o.ssd.cluster,
+      o.ssd.tier.bytes_per_hour_max);
+  for (const std::string& each : o.ssd.directories) put(each);
   for (const Credential& each : o.credentials) put(each.name, each.token, each.tenant);
   for (const NodeRecord& each : o.peers) put(each.id, each.data_address, each.weight);
   put(o.transport.stall_us, o.transport.user_timeout_ms, o.transport.socket_bytes, o.transport.spin_us,
@@ -56,8 +60,8 @@ TEST(DaemonOptions, EveryKnobReachesTheNodeOrTheDaemon) {
       "control_listen", "http_listen", "credentials", "shm", "shm_path", "drain_budget", "log_level",
       "log_format", "report",
       // cluster_link.cc
-      "membership", "cluster", "etcd_endpoints", "etcd_user", "etcd_password_file", "etcd_ca",
-      "etcd_certificate", "etcd_key", "lease", "away_grace", "state_dir"};
+      "membership", "etcd_endpoints", "etcd_user", "etcd_password_file", "etcd_ca", "etcd_certificate",
+      "etcd_key", "lease", "away_grace", "state_dir"};
   const std::string before = TextOf(NodeOptionsOf(LoadedConfig{}, "", 1));
   for (const Knob& knob : Knobs()) {
     LoadedConfig loaded;

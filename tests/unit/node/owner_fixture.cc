@@ -90,10 +90,10 @@ std::vector<std::byte> PartBytes(const Spec& spec, uint16_t layer, uint16_t head
   return bytes;
 }
 
-TestOwner::TestOwner(const OwnerOptions& given) : options(given) {
+TestOwner::TestOwner(const OwnerOptions& given, std::unique_ptr<ssd::SsdTier> ssd) : options(given) {
   if (options.miss_memory_entries == OwnerOptions{}.miss_memory_entries)
     options.miss_memory_entries = 1 << 12;
-  owner = std::make_unique<Owner>(options, &slabs, &outbox);
+  owner = std::make_unique<Owner>(options, &slabs, &outbox, std::move(ssd));
   slabs.owner = owner.get();
 }
 
@@ -199,11 +199,20 @@ PutState TestOwner::Put(SessionId session, uint32_t number, const Spec& spec) {
   return reserved.state == PutState::kTicket ? CommitOne(session, reserved.ticket, spec) : reserved.state;
 }
 
-Pulled TestOwner::GetOne(SessionId session, uint32_t number, const Spec& spec, bool sent) {
+void TestOwner::RunDisks(int steps) {
+  for (int i = 0; i < steps; ++i) {
+    now_us += 20;
+    owner->OnDisk(now_us, now_us / 1000);
+  }
+}
+
+Pulled TestOwner::GetOne(SessionId session, uint32_t number, const Spec& spec, bool sent,
+                         uint32_t deadline_us) {
   Get get;
   get.number = number;
   get.blocks.push_back({HashOf(spec.key), spec.group, spec.rectangle});
-  const uint64_t id = Send(session, Verb::kGet, get);
+  const uint64_t id = Send(session, Verb::kGet, get, deadline_us);
+  for (int i = 0; i < 200 && !Answered(session, id); ++i) RunDisks(1);
   const auto found = outbox.replies.find({session, id});
   EXPECT_NE(found, outbox.replies.end());
   Pulled pulled;

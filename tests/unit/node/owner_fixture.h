@@ -64,7 +64,7 @@ struct Pulled {
 
 class TestOwner {
  public:
-  explicit TestOwner(const OwnerOptions& given = {});
+  explicit TestOwner(const OwnerOptions& given = {}, std::unique_ptr<ssd::SsdTier> ssd = nullptr);
   ~TestOwner();
 
   SessionId Connect(const std::string& tenant = {});
@@ -94,11 +94,14 @@ class TestOwner {
   PutState CommitOne(SessionId session, uint64_t ticket, const Spec& spec, bool landed = true,
                      bool verified = true);
   PutState Put(SessionId session, uint32_t number, const Spec& spec);
-  Pulled GetOne(SessionId session, uint32_t number, const Spec& spec, bool sent = true);
+  Pulled GetOne(SessionId session, uint32_t number, const Spec& spec, bool sent = true,
+                uint32_t deadline_us = 0);
   Presence MatchOne(SessionId session, uint32_t number, const Spec& spec, uint64_t* handle = nullptr,
                     uint32_t pin_us = 0);
   void TouchOne(SessionId session, uint32_t number, const Spec& spec);
   void Release(SessionId session, uint64_t handle);
+  // Lets the disks work, a little at a time; simulated ones need no other clock.
+  void RunDisks(int steps = 50);
   // Advances the clock and runs the timer until nothing is due.
   void Advance(uint64_t us);
   void Check();

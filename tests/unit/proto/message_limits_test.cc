@@ -196,6 +196,13 @@ TEST(MessageLimits, WaitTouchRemove) {
   EXPECT_REFUSED(wait, "leading");
   EXPECT_REFUSED(WaitReply{kHashesMax + 1}, "leading");
 
+  Prefetch prefetch = Sample<Prefetch>();
+  prefetch.hashes_in_payload = true;
+  prefetch.hashes.clear();
+  prefetch.hash_count = kBlocksMax / 2 + 1;  // of two groups
+  EXPECT_REFUSED(prefetch, "1024 blocks");
+  EXPECT_REFUSED(PrefetchReply{kBlocksMax + 1}, "more blocks");
+
   Touch touch = Sample<Touch>();
   touch.depths = {16, 16};
   EXPECT_REFUSED(touch, "ascend");

@@ -35,6 +35,8 @@ template <> Envelope EnvelopeOf<Commit>() { return Request(Verb::kCommit); }
 template <> Envelope EnvelopeOf<CommitReply>() { return Reply(Verb::kCommit); }
 template <> Envelope EnvelopeOf<Wait>() { return Request(Verb::kWait); }
 template <> Envelope EnvelopeOf<WaitReply>() { return Reply(Verb::kWait); }
+template <> Envelope EnvelopeOf<Prefetch>() { return Request(Verb::kPrefetch); }
+template <> Envelope EnvelopeOf<PrefetchReply>() { return Reply(Verb::kPrefetch); }
 template <> Envelope EnvelopeOf<Touch>() { return Request(Verb::kTouch); }
 template <> Envelope EnvelopeOf<Report>() { return Request(Verb::kReport); }
 template <> Envelope EnvelopeOf<ReportReply>() { return Reply(Verb::kReport); }
@@ -74,6 +76,8 @@ template <> Commit Sample<Commit>() { return {{{17, {1, 2, 3, 4, 5, 6}}, {18, {7
 template <> CommitReply Sample<CommitReply>() { return {{PutState::kStored, PutState::kDiffers, PutState::kInvalid}}; }
 template <> Wait Sample<Wait>() { return {3, {0, 80, 0, 8}, {0}, 1, true, 4096, {}}; }
 template <> WaitReply Sample<WaitReply>() { return {4095}; }
+template <> Prefetch Sample<Prefetch>() { return {3, {0, 80, 0, 8}, {0, 7}, false, 2, {HashFrom(1), HashFrom(2)}}; }
+template <> PrefetchReply Sample<PrefetchReply>() { return {2}; }
 template <> Touch Sample<Touch>() { return {3, 9, 0x1234, 40, {0, 7}, {0, 16}, false, 2, {HashFrom(1), HashFrom(2)}}; }
 template <> Report Sample<Report>() { return {3, {{HashFrom(1), 0, {0, 80, 0, 8}}}}; }
 template <> ReportReply Sample<ReportReply>() { return {{0, 1, 1}}; }

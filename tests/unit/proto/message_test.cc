@@ -154,7 +154,7 @@ TEST(Envelope, WithoutABody) {
 }
 
 TEST(Envelope, UnknownVerbIsUnsupportedAndNamesItsRequest) {
-  for (uint8_t verb : std::initializer_list<uint8_t>{0, 17, 127}) {
+  for (uint8_t verb : std::initializer_list<uint8_t>{0, 18, 127}) {
     Bytes message = Encode({Verb::kGet, false, Priority::kBatch, Code::kOk, 9, 77});
     message[0] = std::byte{verb};
     Envelope envelope;

@@ -178,6 +178,23 @@ TEST_F(FileDiskTest, ATruncatedSegmentLosesItsOwnBlocksOnly) {
   rig.Check();
 }
 
+TEST_F(FileDiskTest, ADeletedSegmentLosesItsOwnBlocksOnly) {
+  ASSERT_TRUE(Start().ok());
+  WriteBlocks(60);  // three segments
+  rig.Stop();
+  fs::remove(Path("000000.seg"));
+  ASSERT_TRUE(Start().ok());
+  const int good = Good(60);
+  EXPECT_GE(good, 60 - 28);
+  EXPECT_LT(good, 60);
+  EXPECT_EQ(rig.tier->stats().disks_lost, 0u);
+  EXPECT_EQ(rig.tier->stats().pieces, static_cast<uint64_t>(good));
+  rig.Check();
+  ASSERT_TRUE(rig.Write({{1000}, {1001}}));
+  ASSERT_TRUE(Start().ok());
+  EXPECT_EQ(Good(60), good);
+}
+
 TEST_F(FileDiskTest, ADirectoryThatVanishesIsLeftOut) {
   ASSERT_TRUE(Start().ok());
   WriteBlocks(5);

@@ -1,0 +1,149 @@
+// Memory -> SSD. When little is free the coldest pieces go down in batches, in the background, so that a put
+// finds a free slot. A piece on its way is in no policy and hard-pinned; gets find it as before. A touch
+// meanwhile keeps it in memory. What is on SSD already leaves at once.
+#include <algorithm>
+
+#include "node/owner_state.h"
+
+namespace larder::node {
+
+namespace {
+constexpr uint64_t kBatchesInMemory = 32;  // a batch is at most this share of the memory
+constexpr uint32_t kPiecesPerBatch = 4096;
+}  // namespace
+
+void Owner::State::Spill() {
+  if (ssd == nullptr) return;
+  WritePending();
+  const uint64_t hundredth = options.memory_bytes / 100;
+  const auto free_soon = [&] { return arena.free_bytes() + arena.retiring_bytes() + spilling_bytes; };
+  // A node that is about to stop saves what it can.
+  if (!draining && free_soon() >= hundredth * options.spill_below_percent + last_slot_bytes) return;
+  const uint64_t enough = hundredth * options.spill_until_percent + 2 * last_slot_bytes;
+  while ((draining || free_soon() < enough) && spill_pending.empty()) {
+    // Nothing is chosen that can't be written: what has to go then goes when somebody needs its memory.
+    const uint64_t room = ssd->WritableBytes(now_us);
+    const uint64_t missing = draining ? room : enough - std::min(enough, free_soon());
+    const uint64_t batch = std::max(options.memory_bytes / kBatchesInMemory, missing);
+    if (room == 0 || !SpillBatch(std::min(room, batch))) return;
+  }
+}
+
+bool Owner::State::Saving() const {
+  if (!draining || ssd == nullptr) return false;
+  if (spilling_pieces != 0) return true;
+  const bool empty =
+      std::all_of(policies.begin(), policies.end(), [](const auto& policy) { return policy->size() == 0; });
+  return !empty && ssd->WritableBytes(now_us) > 0;
+}
+
+// Chooses the coldest and hands them over; false when nothing was there to choose.
+bool Owner::State::SpillBatch(uint64_t bytes) {
+  uint64_t chosen = 0;
+  uint32_t pieces = 0;
+  while (chosen < bytes && pieces < kPiecesPerBatch) {
+    const uint32_t victim = ColdestPiece();
+    if (victim == kNone) break;
+    chosen += arena.ShapeOf(PlaceOf(victim)).slot_bytes;
+    SpillPiece(victim);
+    ++pieces;
+  }
+  WritePending();
+  return pieces != 0;
+}
+
+uint32_t Owner::State::ColdestPiece() {
+  uint32_t coldest_class = kNone;
+  for (uint32_t i = 0; i < policies.size(); ++i) {
+    if (policies[i]->size() == 0) continue;
+    if (coldest_class == kNone || policies[i]->ColdestUs() < policies[coldest_class]->ColdestUs()) {
+      coldest_class = i;
+    }
+  }
+  if (coldest_class == kNone) return kNone;
+  return policies[coldest_class]->Victim([&](uint32_t entry) { return !index[entry].pinned(); },
+                                         kLooksPerVictim);
+}
+
+// A piece on SSD that holds at least this rectangle.
+uint32_t Owner::State::SsdPiece(const BlockName& name, const Rectangle& rectangle) const {
+  const NamespaceRecord& record = name_spaces[name.space.number];
+  if (name.space.generation != record.generation) return kNone;
+  for (uint32_t i = ssd->First(record.ssd_space, name.hash, name.group); i != kNone; i = ssd->Next(i)) {
+    if (ssd->entry(i).rectangle.Contains(rectangle)) return i;
+  }
+  return kNone;
+}
+
+bool Owner::State::SpillPiece(uint32_t victim) {
+  Entry& e = index[victim];
+  const uint64_t payload_bytes = index.place(victim).payload_bytes;
+  const BlockName name{e.space, e.hash, e.group};
+  if (SsdPiece(name, e.rectangle) != kNone) {
+    ++counts.spilled_clean;
+    Leave(victim, Presence::kEvicted);
+    return false;
+  }
+  const SlotPlace place = PlaceOf(victim);
+  const SlotShape& shape = arena.ShapeOf(place);
+  const uint64_t fingerprint = FingerprintOf(e.space.number, e.hash, e.group);
+  if (!HeaderOf(victim).ok()) {
+    Leave(victim, Presence::kCorrupt);
+    return false;
+  }
+  if (!ssd->Fits(shape.header_bytes, static_cast<uint32_t>(payload_bytes)) ||
+      !admission.Admit(fingerprint, e.used != 0)) {
+    ++counts.not_admitted;
+    Leave(victim, Presence::kNotAdmitted);
+    return false;
+  }
+  PolicyOf(victim).Evict(victim, fingerprint);
+  e.spilling = 1;
+  e.warm = 0;
+  PinHard(victim);
+  ++spilling_pieces;
+  spilling_bytes += shape.slot_bytes;
+  spill_pending.push_back({victim,
+                           name_spaces[e.space.number].ssd_space,
+                           0,
+                           {arena.Header(place), shape.header_bytes},
+                           arena.Payload(place)});
+  return true;
+}
+
+void Owner::State::WritePending() {
+  while (!spill_pending.empty()) {
+    const size_t taken = ssd->Write(spill_pending);
+    if (taken == 0) return;
+    spill_pending.erase(spill_pending.begin(), spill_pending.begin() + static_cast<std::ptrdiff_t>(taken));
+  }
+}
+
+void Owner::State::OnWritten(uint64_t token, bool stored) {
+  const auto entry = static_cast<uint32_t>(token);
+  Entry& e = index[entry];
+  LARDER_CHECK(e.spilling != 0);
+  const uint64_t payload_bytes = index.place(entry).payload_bytes;
+  spilling_bytes -= arena.ShapeOf(PlaceOf(entry)).slot_bytes;
+  --spilling_pieces;
+  if (stored) {
+    ++counts.spilled;
+    counts.spilled_bytes += payload_bytes;
+  } else {
+    ++counts.spill_failed;
+  }
+  if (e.hidden == 0) {
+    if (stored && (e.warm != 0 || e.soft_pins != 0)) {
+      TouchInfo info{.now_us = now_us};
+      info.key = FingerprintOf(e.space.number, e.hash, e.group);
+      PolicyOf(entry).Insert(entry, info);
+    } else {
+      if (!stored) ++counts.dropped, counts.dropped_bytes += payload_bytes;
+      Leave(entry, Presence::kEvicted);
+    }
+  }
+  e.spilling = 0;
+  UnpinHard(entry);
+}
+
+}  // namespace larder::node

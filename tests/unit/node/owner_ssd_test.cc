@@ -1,0 +1,372 @@
+// What moves between memory and SSD, over a simulated disk.
+#include <random>
+
+#include "tests/support/sim_disk.h"
+#include "tests/unit/node/owner_fixture.h"
+
+namespace larder::node {
+namespace {
+
+constexpr uint64_t kSegmentBytes = 1 << 20;
+constexpr uint32_t kPartBytes = 64 << 10;
+
+struct Rig {
+  explicit Rig(OwnerOptions options = {}, uint32_t segments = 64) : media(kSegmentBytes, segments) {
+    options.memory_bytes =
+        options.memory_bytes == OwnerOptions{}.memory_bytes ? 4 << 20 : options.memory_bytes;
+    given = options;
+    Start();
+  }
+  // A new life over the same disk; everybody has to connect again.
+  void Start() {
+    test.reset();
+    auto made = std::make_unique<testing::SimDisk>(&media, ++seed, false);
+    disk = made.get();
+    std::vector<std::unique_ptr<ssd::Disk>> disks;
+    disks.push_back(std::move(made));
+    ssd::TierOptions tier;
+    tier.append_bytes = 256 << 10;
+    test = std::make_unique<TestOwner>(given, std::make_unique<ssd::SsdTier>(tier, std::move(disks)));
+    test->RunDisks(100);
+    session = test->Connect();
+    number = test->OpenIdentity(session, OpaqueIdentity());
+  }
+  Spec Block(uint64_t key) const { return {key, kPartBytes, {}, static_cast<uint32_t>(key)}; }
+  void Put(uint64_t first, uint64_t count) {
+    for (uint64_t key = first; key < first + count; ++key) {
+      test->now_us += 1000;
+      ASSERT_EQ(test->Put(session, number, Block(key)), PutState::kStored) << key;
+      test->RunDisks(3);
+    }
+    test->RunDisks();
+  }
+  Pulled Get(uint64_t key, uint32_t deadline_us = 0) {
+    return test->GetOne(session, number, Block(key), true, deadline_us);
+  }
+  OwnerStats stats() const { return test->owner->stats(); }
+
+  testing::SimMedia media;
+  uint64_t seed = 40;
+  OwnerOptions given;
+  std::unique_ptr<TestOwner> test;
+  testing::SimDisk* disk = nullptr;
+  SessionId session = 0;
+  uint32_t number = 0;
+};
+
+void ExpectBytes(const Rig& rig, const Pulled& pulled, uint64_t key) {
+  ASSERT_TRUE(IsHit(pulled.presence)) << key << ": " << PresenceName(pulled.presence);
+  EXPECT_TRUE(pulled.checksums_good) << key;
+  EXPECT_EQ(pulled.payload, PartBytes(rig.Block(key), 0, 0)) << key;
+}
+
+TEST(OwnerSsd, WhatMemoryDoesNotHoldIsOnSsd) {
+  Rig rig;
+  rig.Put(1, 200);  // memory holds about 60
+  EXPECT_EQ(rig.stats().dropped, 0u);
+  EXPECT_GT(rig.stats().spilled, 130u);
+  for (uint64_t key = 1; key <= 200; ++key) ExpectBytes(rig, rig.Get(key), key);
+  EXPECT_EQ(rig.Get(1).presence, Presence::kSsd);
+  rig.test->Check();
+}
+
+TEST(OwnerSsd, AMatchSaysTheTierAndALongerTimeForSsd) {
+  Rig rig;
+  rig.Put(1, 200);
+  ExpectBytes(rig, rig.Get(200), 200);
+  Match match;
+  match.number = rig.number;
+  match.groups = {0};
+  match.hashes = {HashOf(200), HashOf(1), HashOf(2), HashOf(999)};
+  match.hash_count = 4;
+  const auto reply = rig.test->Ask<MatchReply>(rig.session, Verb::kMatch, match);
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(reply.value().presence,
+            (std::vector<uint8_t>{static_cast<uint8_t>(Presence::kRam), static_cast<uint8_t>(Presence::kSsd),
+                                  static_cast<uint8_t>(Presence::kSsd),
+                                  static_cast<uint8_t>(Presence::kNeverStored)}));
+  std::vector<uint32_t> us;
+  for (const auto& run : reply.value().estimates) us.insert(us.end(), run.count, run.us);
+  ASSERT_EQ(us.size(), 4u);
+  EXPECT_GT(us[1], us[0]);
+  EXPECT_GE(us[2], us[1]);
+}
+
+TEST(OwnerSsd, TheSecondReadMovesABlockUpAndItsCopyStays) {
+  Rig rig;
+  rig.Put(1, 200);
+  EXPECT_EQ(rig.Get(5).presence, Presence::kSsd);
+  EXPECT_EQ(rig.stats().promoted, 0u);
+  EXPECT_EQ(rig.Get(5).presence, Presence::kSsd);
+  EXPECT_EQ(rig.stats().promoted, 1u);
+  EXPECT_EQ(rig.Get(5).presence, Presence::kRam);
+  const uint64_t spilled = rig.stats().spilled;
+  rig.Put(1000, 200);  // it cools again, and needs no second write
+  EXPECT_EQ(rig.Get(5).presence, Presence::kSsd);
+  EXPECT_LE(rig.stats().spilled, spilled + 201);
+  EXPECT_GT(rig.stats().spilled_clean, 0u);
+  rig.test->Check();
+}
+
+TEST(OwnerSsd, APutOfWhatIsOnSsdIsAnsweredExists) {
+  Rig rig;
+  rig.Put(1, 200);
+  EXPECT_EQ(rig.test->Put(rig.session, rig.number, rig.Block(2)), PutState::kExists);
+}
+
+TEST(OwnerSsd, ARestartFindsWhatWasOnSsd) {
+  Rig rig;
+  rig.Put(1, 200);
+  rig.Start();
+  int found = 0;
+  for (uint64_t key = 1; key <= 200; ++key) {
+    const Pulled pulled = rig.Get(key);
+    if (pulled.presence != Presence::kSsd) continue;
+    ExpectBytes(rig, pulled, key);
+    ++found;
+  }
+  EXPECT_GT(found, 130);
+}
+
+TEST(OwnerSsd, ANodeThatStopsInOrderSavesItsMemory) {
+  Rig rig;
+  rig.Put(1, 100);
+  EXPECT_TRUE(rig.test->owner->Idle());
+  rig.test->owner->Drain();
+  EXPECT_FALSE(rig.test->owner->Idle());
+  rig.test->RunDisks(200);
+  EXPECT_TRUE(rig.test->owner->Idle());
+  EXPECT_EQ(rig.stats().pieces, 0u);
+  rig.Start();
+  for (uint64_t key = 1; key <= 100; ++key) ExpectBytes(rig, rig.Get(key), key);
+}
+
+TEST(OwnerSsd, AClearReachesSsdAndItsAnswerWaitsForIt) {
+  Rig rig;
+  rig.Put(1, 200);
+  const uint64_t id = rig.test->Send(rig.session, Verb::kClear, Clear{rig.number});
+  EXPECT_EQ(rig.Get(1).presence, Presence::kEvicted);  // at once
+  rig.test->RunDisks();
+  EXPECT_TRUE(rig.test->Answered(rig.session, id));
+  rig.Put(500, 100);
+  rig.Start();
+  for (uint64_t key = 1; key <= 200; ++key) EXPECT_FALSE(IsHit(rig.Get(key).presence)) << key;
+  EXPECT_TRUE(IsHit(rig.Get(500).presence));
+  rig.test->Check();
+}
+
+TEST(OwnerSsd, ARemoveReachesSsdAndItsAnswerWaitsForIt) {
+  Rig rig;
+  rig.Put(1, 200);
+  Remove remove{rig.number, {0}, {HashOf(1), HashOf(199)}};
+  const uint64_t id = rig.test->Send(rig.session, Verb::kRemove, remove);
+  EXPECT_FALSE(rig.test->Answered(rig.session, id));
+  rig.test->RunDisks();
+  const auto reply = rig.test->Take<RemoveReply>(rig.session, id);
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(reply.value().removed, 2u);
+  EXPECT_EQ(rig.Get(1).presence, Presence::kRemoved);
+  rig.Start();
+  EXPECT_FALSE(IsHit(rig.Get(1).presence));
+}
+
+TEST(OwnerSsd, AGetThatRunsOutOfTimeAnswersWhatIsThere) {
+  Rig rig;
+  rig.Put(1, 200);
+  rig.disk->faults.done_percent = 0;  // nothing comes back
+  Get get;
+  get.number = rig.number;
+  for (const uint64_t key : {200, 1, 199, 2}) get.blocks.push_back({HashOf(key), 0, {}});
+  const uint64_t id = rig.test->Send(rig.session, Verb::kGet, get, 50'000);
+  EXPECT_FALSE(rig.test->Answered(rig.session, id));
+  rig.test->Check();
+  rig.test->Advance(50'000);
+  const auto reply = rig.test->Take<GetReply>(rig.session, id);
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(reply.value().blocks[0].presence, Presence::kRam);
+  EXPECT_EQ(reply.value().blocks[1].presence, Presence::kTimedOut);
+  EXPECT_EQ(reply.value().blocks[2].presence, Presence::kRam);
+  EXPECT_EQ(reply.value().blocks[3].presence, Presence::kTimedOut);
+  rig.test->Check();
+  rig.disk->faults.done_percent = 60;
+  rig.test->RunDisks();
+  rig.test->Check();
+  ExpectBytes(rig, rig.Get(1), 1);
+}
+
+TEST(OwnerSsd, WhatCanNotMakeItIsGivenUpAtOnce) {
+  Rig rig;
+  rig.Put(1, 200);
+  const Pulled pulled = rig.Get(1, 30);  // microseconds
+  EXPECT_EQ(pulled.presence, Presence::kTimedOut);
+  EXPECT_EQ(rig.stats().cold_reads, 0u);
+}
+
+TEST(OwnerSsd, PrefetchMovesAChainUpBeforeItIsAskedFor) {
+  Rig rig;
+  rig.Put(1, 200);
+  Prefetch prefetch;
+  prefetch.number = rig.number;
+  prefetch.groups = {0};
+  for (uint64_t key = 1; key <= 8; ++key) prefetch.hashes.push_back(HashOf(key));
+  prefetch.hash_count = 8;
+  const uint64_t id = rig.test->Send(rig.session, Verb::kPrefetch, prefetch, 1'000'000);
+  rig.test->RunDisks();
+  const auto reply = rig.test->Take<PrefetchReply>(rig.session, id);
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(reply.value().blocks, 8u);
+  for (uint64_t key = 1; key <= 8; ++key) EXPECT_EQ(rig.Get(key).presence, Presence::kRam) << key;
+}
+
+TEST(OwnerSsd, ManyAskForOneBlockAndTheDiskReadsItOnce) {
+  Rig rig;
+  rig.Put(1, 200);
+  const uint64_t before = rig.stats().ssd.reads;
+  Get get;
+  get.number = rig.number;
+  get.blocks.push_back({HashOf(3), 0, {}});
+  std::vector<uint64_t> ids;
+  for (int i = 0; i < 10; ++i) ids.push_back(rig.test->Send(rig.session, Verb::kGet, get));
+  rig.test->RunDisks();
+  for (const uint64_t id : ids) {
+    const Reply& sent = rig.test->outbox.replies.at({rig.session, id});
+    const uint64_t token = sent.token;
+    const auto reply = rig.test->Take<GetReply>(rig.session, id);
+    ASSERT_TRUE(reply.ok());
+    EXPECT_EQ(reply.value().blocks[0].presence, Presence::kSsd);
+    rig.test->Give(rig.session, Sent{token});
+  }
+  EXPECT_EQ(rig.stats().ssd.reads - before, 1u);
+  EXPECT_EQ(rig.stats().hard_pins, 0u);
+  rig.test->Check();
+}
+
+TEST(OwnerSsd, ADiskThatIsBehindCostsTheColdestAndIsCounted) {
+  Rig rig;
+  rig.disk->faults.done_percent = 0;
+  for (uint64_t key = 1; key <= 200; ++key) {
+    rig.test->now_us += 1000;
+    ASSERT_EQ(rig.test->Put(rig.session, rig.number, rig.Block(key)), PutState::kStored) << key;
+  }
+  EXPECT_GT(rig.stats().dropped, 100u);
+  rig.test->Check();
+  rig.disk->faults.done_percent = 60;
+  rig.test->RunDisks();
+  rig.test->Check();
+}
+
+TEST(OwnerSsd, ABlockTouchedOnItsWayDownStays) {
+  Rig rig;
+  rig.Put(1, 40);
+  rig.disk->faults.done_percent = 0;
+  uint64_t key = 41;
+  while (rig.stats().spilling_bytes == 0) {
+    rig.test->now_us += 1000;
+    ASSERT_EQ(rig.test->Put(rig.session, rig.number, rig.Block(key++)), PutState::kStored);
+  }
+  rig.test->TouchOne(rig.session, rig.number, rig.Block(1));
+  rig.test->Check();
+  rig.disk->faults.done_percent = 60;
+  rig.test->RunDisks();
+  EXPECT_EQ(rig.Get(1).presence, Presence::kRam);
+  EXPECT_EQ(rig.Get(2).presence, Presence::kSsd);
+  rig.test->Check();
+}
+
+TEST(OwnerSsd, TwiceAdmitsOnlyWhatComesBackOrWasUsed) {
+  OwnerOptions options;
+  options.admit_twice = true;
+  Rig rig(options);
+  rig.Put(1, 200);
+  EXPECT_EQ(rig.stats().spilled, 0u);
+  EXPECT_GT(rig.stats().not_admitted, 130u);
+  EXPECT_EQ(rig.Get(1).presence, Presence::kNotAdmitted);
+  rig.Put(1, 100);
+  rig.Put(1000, 70);
+  EXPECT_GT(rig.stats().spilled, 60u);
+  EXPECT_EQ(rig.Get(2).presence, Presence::kSsd);
+}
+
+TEST(OwnerSsd, ALostDiskMakesMissesAndTheNodeGoesOn) {
+  Rig rig;
+  rig.Put(1, 200);
+  rig.disk->faults.read_error_percent = 100;
+  for (uint64_t key = 1; key <= 20; ++key) EXPECT_FALSE(IsHit(rig.Get(key).presence));
+  EXPECT_EQ(rig.stats().ssd.disks_lost, 1u);
+  rig.test->RunDisks(200);
+  EXPECT_EQ(rig.stats().ssd.pieces, 0u);
+  rig.Put(1000, 200);
+  EXPECT_EQ(rig.Get(1199).presence, Presence::kRam);
+  EXPECT_FALSE(IsHit(rig.Get(1000).presence));
+  const uint64_t id = rig.test->Send(rig.session, Verb::kClear, Clear{rig.number});
+  rig.test->Advance(1);
+  EXPECT_TRUE(rig.test->Answered(rig.session, id));
+  rig.test->Check();
+}
+
+// Everything at once, with invariants checked; a failure prints its seed.
+TEST(OwnerSsd, RandomWorkKeepsEveryInvariantAndEveryByte) {
+  uint64_t ssd_hits = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    OwnerOptions options;
+    options.admit_twice = seed % 3 == 0;
+    Rig rig(options, 10);
+    std::mt19937_64 random(seed);
+    rig.disk->faults.read_error_percent = seed % 4 == 0 ? 1 : 0;
+    std::vector<std::pair<SessionId, uint64_t>> open;  // gets
+    std::map<uint64_t, std::vector<uint64_t>> keys_of;
+    for (int step = 0; step < 1500; ++step) {
+      rig.test->now_us += random() % 3000;
+      const uint64_t key = 1 + random() % 250;
+      const uint64_t what = random() % 16;
+      if (what < 5) {
+        (void)rig.test->Put(rig.session, rig.number, rig.Block(key));
+      } else if (what < 9) {
+        Get get;
+        get.number = rig.number;
+        for (uint64_t i = 0; i < 1 + random() % 5; ++i) get.blocks.push_back({HashOf(key + i), 0, {}});
+        const auto deadline_us = static_cast<uint32_t>(random() % 2 == 0 ? 0 : 200 + random() % 20'000);
+        const uint64_t id = rig.test->Send(rig.session, Verb::kGet, get, deadline_us);
+        open.emplace_back(rig.session, id);
+        for (uint64_t i = 0; i < get.blocks.size(); ++i) keys_of[id].push_back(key + i);
+      } else if (what == 9) {
+        rig.test->TouchOne(rig.session, rig.number, rig.Block(key));
+      } else if (what == 10 && random() % 20 == 0) {
+        (void)rig.test->Send(rig.session, Verb::kClear, Clear{rig.number});
+      } else if (what == 11 && random() % 4 == 0) {
+        (void)rig.test->Send(rig.session, Verb::kRemove, Remove{rig.number, {0}, {HashOf(key)}});
+      } else if (what == 12 && random() % 60 == 0) {
+        rig.test->Give(rig.session, Closed{});
+        open.clear();
+        rig.session = rig.test->Connect();
+        rig.number = rig.test->OpenIdentity(rig.session, OpaqueIdentity());
+      } else {
+        rig.test->RunDisks(static_cast<int>(random() % 6));
+        rig.test->Advance(random() % 500);
+      }
+      for (auto& [session, id] : open) {
+        if (session == 0 || random() % 2 == 0 || !rig.test->Answered(session, id)) continue;
+        const Reply sent = rig.test->outbox.replies.at({session, id});
+        const auto reply = rig.test->Take<GetReply>(session, id);
+        if (reply.ok()) {
+          size_t segment = 0;
+          for (size_t i = 0; i < reply.value().blocks.size(); ++i) {
+            if (!IsHit(reply.value().blocks[i].presence)) continue;
+            const auto& extent = sent.segments.extents.at(segment++);
+            const auto expected = PartBytes(rig.Block(keys_of[id][i]), 0, 0);
+            ASSERT_TRUE(std::equal(expected.begin(), expected.end(), extent.data)) << "seed " << seed;
+          }
+        }
+        if (sent.token != 0) rig.test->Give(session, Sent{sent.token});
+        session = 0;
+      }
+      if (step % 10 != 0) continue;
+      ASSERT_EQ(rig.test->owner->CheckInvariants(), "") << "seed " << seed << " step " << step;
+    }
+    ssd_hits += rig.stats().ssd_hits;
+  }
+  EXPECT_GT(ssd_hits, 200u);
+}
+
+}  // namespace
+}  // namespace larder::node
