@@ -38,7 +38,7 @@ struct ClientOptions {
   uint32_t operations_max = 4096;  // submitted and not completed; beyond it Submit answers kBusy
   uint64_t default_deadline_us = 5'000'000;
   uint64_t connect_timeout_us = 1'000'000;  // also for a sign of life while answers are due; 1 s at least
-  uint64_t backoff_min_us = 50'000;  // a peer that failed is left alone for so long, doubling up to
+  uint64_t backoff_min_us = 50'000;         // a peer that failed is left alone for so long, doubling up to
   uint64_t backoff_max_us = 2'000'000;
   bool verify = true;  // false only to measure what verification costs
   uint32_t spin_us = 0;

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "node/membership/etcd_membership.h"
+#include "node/node_record.h"
 
 namespace larder::node {
 
@@ -32,7 +33,7 @@ ClusterLink::~ClusterLink() = default;
 
 Status ClusterLink::Prepare(NodeOptions* options) {
   if (folder_) {
-    Result<std::string> id = folder_->NodeId(options->node_id);
+    Result<std::string> id = folder_->NodeId(options->node_id, NewNodeId(*options));
     if (!id.ok()) return id.status();
     options->node_id = std::move(id).value();
   }

@@ -1,7 +1,6 @@
 # The owner and what it is made of: a pure state machine. Included by node/CMakeLists.txt.
 # Policies apart, so that the trace simulator links them alone.
 add_library(larder_eviction STATIC
-  ${CMAKE_CURRENT_LIST_DIR}/chunked.cc
   ${CMAKE_CURRENT_LIST_DIR}/eviction/arc.cc
   ${CMAKE_CURRENT_LIST_DIR}/eviction/chain_history.cc
   ${CMAKE_CURRENT_LIST_DIR}/eviction/ghost_list.cc
@@ -17,7 +16,7 @@ add_library(larder_eviction STATIC
 )
 add_library(larder::eviction ALIAS larder_eviction)
 target_include_directories(larder_eviction PUBLIC ${PROJECT_SOURCE_DIR})
-target_link_libraries(larder_eviction PUBLIC larder_proto PRIVATE larder_warnings larder_no_exceptions)
+target_link_libraries(larder_eviction PUBLIC larder_proto larder_node_base PRIVATE larder_warnings larder_no_exceptions)
 
 add_library(larder_node_core STATIC
   ${CMAKE_CURRENT_LIST_DIR}/arena.cc

@@ -93,7 +93,7 @@ std::string NewNodeId(const NodeOptions& options) {
   uint64_t number = 0;
   if (getrandom(&number, sizeof number, 0) != sizeof number) number = UnixUs();
   char text[24];
-  std::snprintf(text, sizeof text, "node-%08x", static_cast<unsigned>(number));
+  std::snprintf(text, sizeof text, "node-%016llx", static_cast<unsigned long long>(number));
   return text;
 }
 

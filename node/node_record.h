@@ -16,7 +16,7 @@ struct BoundAddresses {
 // Refuses what others could not use: a wildcard address without a name to advertise, a bad id or weight.
 Result<NodeRecord> MakeRecord(const NodeOptions& options, const BoundAddresses& bound);
 
-// A name for a node that was given none and has a data directory to keep it in: its address when that is
+// A name for a node that was given none and has a folder to keep it in: its address when that is
 // known beforehand, else a random one.
 std::string NewNodeId(const NodeOptions& options);
 

@@ -85,9 +85,11 @@ Status HashesFrom(const uint8_t* hashes, size_t count, std::vector<ChainHash>* o
   return Status::Ok();
 }
 
-Status ReadMatch(const larder_match_request* given_by_caller, MatchAsk* ask) {
-  larder_match_request given{};
-  LARDER_RETURN_IF_ERROR(ReadSized(given_by_caller, "larder_match_request", &given));
+namespace {
+
+// What a match and a wait ask for alike.
+template <typename Given, typename Ask>
+Status ReadChain(const Given& given, Ask* ask) {
   LARDER_RETURN_IF_ERROR(HashesFrom(given.hashes, given.count, &ask->chain));
   LARDER_RETURN_IF_ERROR(GroupsFrom(given.groups, given.group_count, &ask->request.groups));
   ask->request.chain = ask->chain;
@@ -95,8 +97,16 @@ Status ReadMatch(const larder_match_request* given_by_caller, MatchAsk* ask) {
     ask->request.rectangle = RectangleFrom(*given.rectangle);
     ask->request.whole = false;
   }
-  ask->request.pin_us = given.pin_us;
   return CheckPriority(given.priority, given.deadline_us, &ask->options);
+}
+
+}  // namespace
+
+Status ReadMatch(const larder_match_request* given_by_caller, MatchAsk* ask) {
+  larder_match_request given{};
+  LARDER_RETURN_IF_ERROR(ReadSized(given_by_caller, "larder_match_request", &given));
+  ask->request.pin_us = given.pin_us;
+  return ReadChain(given, ask);
 }
 
 Status WriteMatch(const MatchResult& match, larder_match_result* result) {
@@ -127,14 +137,7 @@ Status WriteMatch(const MatchResult& match, larder_match_result* result) {
 Status ReadWait(const larder_wait_request* given_by_caller, WaitAsk* ask) {
   larder_wait_request given{};
   LARDER_RETURN_IF_ERROR(ReadSized(given_by_caller, "larder_wait_request", &given));
-  LARDER_RETURN_IF_ERROR(HashesFrom(given.hashes, given.count, &ask->chain));
-  LARDER_RETURN_IF_ERROR(GroupsFrom(given.groups, given.group_count, &ask->request.groups));
-  ask->request.chain = ask->chain;
-  if (given.rectangle != nullptr) {
-    ask->request.rectangle = RectangleFrom(*given.rectangle);
-    ask->request.whole = false;
-  }
-  return CheckPriority(given.priority, given.deadline_us, &ask->options);
+  return ReadChain(given, ask);
 }
 
 Status ReadGet(const larder_get_request* given_by_caller, GetAsk* ask) {

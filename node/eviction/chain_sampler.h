@@ -15,7 +15,7 @@ namespace larder::node {
 class ChainSampler {
  public:
   static constexpr uint32_t kSampledMax = 1 << 14;  // resident entries of watched chains
-  static constexpr uint32_t kShadowMax = 1 << 9;   // of those, of chains that shadows play
+  static constexpr uint32_t kShadowMax = 1 << 9;    // of those, of chains that shadows play
 
   // Entries resident in all. True when other chains than before are watched from now on.
   bool SetSize(uint64_t entries) {

@@ -203,7 +203,8 @@ Status EtcdMembership::Register() {
     self = self_;
   }
   const std::string mine = std::to_string(self.incarnation);
-  // An own former life's lease, after a crash, ends within its time; after a restart of etcd that begins anew.
+  // An own former life's lease, after a crash, ends within its time; after a restart of etcd that begins
+  // anew.
   const uint64_t give_up_us = NowUs() + options_.lease_us + kFormerLifeUs;
   for (;;) {
     ClusterState seen(options_.cluster);

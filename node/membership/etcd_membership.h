@@ -57,7 +57,6 @@ class EtcdMembership final : public Membership {
   void Note(const Status& status);
   // False: stopping. for_state: a new state of this node ends it early.
   bool WaitFor(uint64_t us, bool for_state);
-  std::string incarnation() const { return std::to_string(self_.incarnation); }
 
   const EtcdMembershipOptions options_;
   const std::unique_ptr<EtcdClient> etcd_;

@@ -22,5 +22,5 @@ add_library(larder_membership STATIC
 add_library(larder::membership ALIAS larder_membership)
 target_include_directories(larder_membership PUBLIC ${PROJECT_SOURCE_DIR})
 target_link_libraries(larder_membership
-  PUBLIC larder_proto larder_transport Threads::Threads
+  PUBLIC larder_proto larder_node_base larder_transport Threads::Threads
   PRIVATE larder_warnings larder_etcd_proto)

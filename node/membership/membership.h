@@ -1,5 +1,5 @@
-// Who is in the cluster: what nodes learn from a static list or from etcd, behind one small interface. A node
-// hands the table on to its clients; they know seeds only and never talk to etcd.
+// Who is in the cluster, where nodes have to find out: etcd, behind one small interface. (A static list is
+// configuration.) A node hands the table on to its clients; they know seeds only and never talk to etcd.
 //
 // Placement is slow, liveness is fast: the table changes when a node joins, drains, or stays away beyond a
 // grace of minutes. A crash or a lease that is lost for seconds changes nothing here; clients go round a dead
@@ -16,12 +16,12 @@
 namespace larder::node {
 
 struct MembershipStatus {
-  std::string kind;        // "static", "etcd"
-  bool connected = false;  // the last exchange went well; static: always
+  std::string kind;        // "etcd"
+  bool connected = false;  // the last exchange went well
   std::string error;       // why not
   uint64_t epoch = 0;      // of the table in force
   uint32_t members = 0;    // in the table, those that are away included
-  uint32_t live = 0;       // of these, with a lease; static: unknown, as members
+  uint32_t live = 0;       // of these, with a lease
 };
 
 class Membership {

@@ -12,15 +12,15 @@ namespace larder::node {
 
 class StateFolder {
  public:
-  // Makes the folder. kInvalid: it can't be made or written; kBusy: another process uses it.
+  // Makes the folder. kInvalid: it can't be made or written, or another process uses it.
   static Result<StateFolder> Open(const std::string& path);
   StateFolder(StateFolder&& other) noexcept;
   StateFolder& operator=(StateFolder&&) = delete;
   ~StateFolder();
 
-  // The id that was given before in this folder; else `wanted`, else a random one, which is kept from now on.
+  // The id that was given before in this folder; else `wanted`, else `fallback`, which is kept from now on.
   // kInvalid: `wanted` is not what is kept.
-  Result<std::string> NodeId(const std::string& wanted);
+  Result<std::string> NodeId(const std::string& wanted, const std::string& fallback);
   // The last one that was kept; none when there is none or it is damaged.
   std::optional<NodeTable> Table() const;
   // Replaced at once or not at all. A disk that is full or broken is no reason to stop: the caller logs it.

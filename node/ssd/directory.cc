@@ -1,7 +1,6 @@
 #include "node/ssd/directory.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "node/durable_file.h"
 #include "proto/checksum.h"
 #include "proto/units.h"
 
@@ -24,26 +24,9 @@ constexpr int kVersion = 1;
 constexpr const char* kMark = "/LARDER";
 constexpr size_t kClearBytes = 40;
 
-Status Failed(const std::string& what) {
-  return Invalid(what + ": " + std::strerror(errno) + "; mend that, or choose another directory with --ssd");
-}
-
-// Makes what was done to the directory's names durable.
-Status SyncFolder(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool good = fd >= 0 && fsync(fd) == 0;
-  if (fd >= 0) close(fd);
-  return good ? Status::Ok() : Failed("ssd: cannot sync " + path);
-}
-
-Status WriteDurably(const std::string& path, std::string_view text) {
-  const std::string draft = path + ".new";
-  const int fd = open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  const bool good =
-      fd >= 0 && write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && fsync(fd) == 0;
-  if (fd >= 0) close(fd);
-  if (!good || rename(draft.c_str(), path.c_str()) != 0) return Failed("ssd: cannot write " + path);
-  return Status::Ok();
+Status Mend(const Status& status) {
+  if (status.ok()) return status;
+  return Invalid("ssd: " + status.text() + "; mend that, or choose another directory with --ssd");
 }
 
 bool IsOurs(const std::string& name) {
@@ -100,12 +83,13 @@ Result<Directory> Directory::Open(const DirectoryOptions& options, std::vector<s
   std::error_code error;
   fs::create_directories(out.path_, error);
   if (error) return Invalid("ssd: cannot make " + out.path_ + ": " + error.message());
-  out.lock_ = open((out.path_ + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (out.lock_ < 0) return Failed("ssd: cannot write to " + out.path_);
-  if (flock(out.lock_, LOCK_EX | LOCK_NB) != 0) {
+  Result<int> lock = LockFolder(out.path_);
+  if (lock.status().code() == Code::kBusy) {
     return Invalid("ssd: another node uses " + out.path_ +
                    "; stop it, or choose another directory with --ssd");
   }
+  if (!lock.ok()) return Mend(lock.status());
+  out.lock_ = lock.value();
   if (options.start_empty) {
     LARDER_RETURN_IF_ERROR(out.Empty());
     remarks->push_back("starts with nothing in " + out.path_ + ", as --start-empty says");
@@ -181,8 +165,7 @@ Status Directory::WriteMark() {
   std::ostringstream text;
   text << "larder-ssd " << kVersion << "\nnode " << node_id_ << "\ncluster " << cluster_ << "\nsegment_bytes "
        << segment_bytes_ << "\n";
-  LARDER_RETURN_IF_ERROR(WriteDurably(path_ + kMark, text.str()));
-  return SyncFolder(path_);
+  return Mend(ReplaceFile(path_ + kMark, text.str()));
 }
 
 Status Directory::Empty() {
@@ -234,9 +217,10 @@ Status Directory::SaveClear(const SpaceRecord& record) {
   }
   good =
       good && write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()) && fsync(fd) == 0;
+  const int error_number = errno;
   if (fd >= 0) close(fd);
-  if (!good) return Failed("ssd: cannot write " + path);
-  return added ? SyncFolder(path_) : Status::Ok();
+  if (!good) return Mend({Code::kUnavailable, path + ": " + std::strerror(error_number)});
+  return added ? Mend(SyncFolder(path_)) : Status::Ok();
 }
 
 }  // namespace larder::node::ssd

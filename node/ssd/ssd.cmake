@@ -3,7 +3,6 @@ pkg_check_modules(ROCKSDB REQUIRED IMPORTED_TARGET rocksdb)
 pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing)
 
 add_library(larder_ssd_core STATIC
-  ${PROJECT_SOURCE_DIR}/node/chunked.cc
   ${CMAKE_CURRENT_LIST_DIR}/record.cc
   ${CMAKE_CURRENT_LIST_DIR}/ssd_index.cc
   ${CMAKE_CURRENT_LIST_DIR}/ssd_tier.cc
@@ -15,7 +14,7 @@ add_library(larder_ssd_core STATIC
 add_library(larder::ssd_core ALIAS larder_ssd_core)
 target_include_directories(larder_ssd_core PUBLIC ${PROJECT_SOURCE_DIR})
 target_link_libraries(larder_ssd_core
-  PUBLIC larder_proto PkgConfig::XXHASH
+  PUBLIC larder_proto larder_node_base PkgConfig::XXHASH
   PRIVATE larder_warnings larder_no_exceptions)
 
 add_library(larder_ssd STATIC

@@ -1,30 +1,14 @@
 // Runs UCX's own benchmark, two processes, over its shared memory.
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <sstream>
 
 #include "tests/bench/limits.h"
 #include "tests/bench/process.h"
+#include "tests/support/free_port.h"
 
 namespace larder::bench {
 
 namespace {
-
-int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  const bool good = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
-                    getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0;
-  close(fd);
-  return good ? ntohs(address.sin_port) : 0;
-}
 
 // The last line: iterations, three overheads in us, then bandwidth in MiB/s (average, overall), then two
 // rates.
@@ -49,7 +33,7 @@ Sample MeasureUcxPerftest(uint64_t block_bytes, double seconds) {
   const std::vector<std::pair<std::string, std::string>> environment = {{"UCX_TLS", "posix,cma,self"},
                                                                         {"UCX_WARN_UNUSED_ENV_VARS", "n"}};
   for (int attempt = 0; attempt < 5; ++attempt) {
-    const std::string port = std::to_string(FreePort());
+    const std::string port = std::to_string(testing::FreePort());
     const pid_t server = Spawn({.argv = {"ucx_perftest", "-p", port}, .environment = environment});
     usleep(100'000);
     const std::string output =

@@ -40,8 +40,7 @@ class Prefill {
     result["not_stored"] = not_stored;
 
     // Once a request, over the whole prefix: of one chain the deepest block is then the coldest.
-    larder_.client->Touch(larder_.name_space,
-                          {.chain = job.chain, .usable_length = match.usable_length});
+    larder_.client->Touch(larder_.name_space, {.chain = job.chain, .usable_length = match.usable_length});
     if (match.pin != 0) larder_.client->Release(match.pin);
     return result;
   }

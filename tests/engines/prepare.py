@@ -11,17 +11,12 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import urllib.request
 import venv
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-SKIPPED = 77
-
-
-def run(*argv):
-    print("+", *argv, flush=True)
-    subprocess.run([str(word) for word in argv], check=True)
+sys.path.insert(0, str(ROOT / "tests"))
+from pip_environment import SKIPPED, reach_pypi, run  # noqa: E402
 
 
 def digest(*names):
@@ -35,15 +30,10 @@ def up_to_date(stamp, wanted):
     return stamp.exists() and stamp.read_text() == wanted
 
 
-def reach_pypi():
-    try:
-        urllib.request.urlopen("https://pypi.org/simple/safetensors/", timeout=20).close()
-        return True
-    except OSError:
-        configured = subprocess.run(
-            [sys.executable, "-m", "pip", "config", "get", "global.index-url"], capture_output=True, check=False
-        )
-        return configured.returncode == 0  # a mirror: let pip find out
+def pip_install(folder, *what):
+    """Just this: what it needs is listed beside it."""
+    pip = (folder / "venv/bin/python", "-m", "pip", "--disable-pip-version-check")
+    run(*pip, "install", "-q", "--no-deps", *what)
 
 
 def environment(folder):
@@ -56,40 +46,23 @@ def environment(folder):
         raise SystemExit(SKIPPED)
     shutil.rmtree(folder / "venv", ignore_errors=True)
     venv.create(folder / "venv", with_pip=True)
-    python = folder / "venv/bin/python"
-    run(
-        python,
-        "-m",
-        "pip",
-        "--disable-pip-version-check",
-        "install",
-        "-q",
-        "--no-deps",
-        "-r",
-        HERE / "requirements.txt",
-    )
-    run(python, HERE / "cuda_stubs.py", next((folder / "venv").glob("lib/python3*/site-packages/torch/lib")))
+    pip_install(folder, "-r", HERE / "requirements.txt")
+    libraries = next((folder / "venv").glob("lib/python3*/site-packages/torch/lib"))
+    run(folder / "venv/bin/python", HERE / "cuda_stubs.py", libraries)
     stamp.write_text(wanted)
 
 
 def larder(folder):
     """The wheel that the Python tests check, made once for both."""
     python_tests = ROOT / "build/release/python-tests"
-    run(sys.executable, ROOT / "tests/python/prepare.py", python_tests, ROOT / "build/release-wheel")
+    try:
+        run(sys.executable, ROOT / "tests/python/prepare.py", python_tests, ROOT / "build/release-wheel")
+    except subprocess.CalledProcessError as error:
+        raise SystemExit(SKIPPED if error.returncode == SKIPPED else 1) from None
     wheel = next((python_tests / "wheel").glob("*.whl"))
     stamp, wanted = folder / "larder.stamp", hashlib.sha256(wheel.read_bytes()).hexdigest()
     if not up_to_date(stamp, wanted):
-        run(
-            folder / "venv/bin/python",
-            "-m",
-            "pip",
-            "--disable-pip-version-check",
-            "install",
-            "-q",
-            "--no-deps",
-            "--force-reinstall",
-            wheel,
-        )
+        pip_install(folder, "--force-reinstall", wheel)
         stamp.write_text(wanted)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Nodes that know each other through a real etcd: joining, restarts, etcd away. Skips where etcd is not installed.
+"""Nodes that know each other through a real etcd: joining, restarts, etcd away.
 
     tests/integration/cluster_test.py [NAME...]   LARDER_BIN is the folder of the programs (build/release/bin)
 """
@@ -39,9 +39,11 @@ class Etcd:
                  "--advertise-client-urls", "http://" + self.address, "--listen-peer-urls", peer,
                  "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer],
                 stdout=log, stderr=log, env=CLEAN_ENV)
-        until(lambda: b"is healthy" in run("etcdctl", "--endpoints", self.address, "endpoint", "health",
-                                           env={"ETCDCTL_API": "3"}).stderr + run(
-            "etcdctl", "--endpoints", self.address, "endpoint", "health", env={"ETCDCTL_API": "3"}).stdout, "etcd")
+        until(self.healthy, "etcd")
+
+    def healthy(self):
+        done = run("etcdctl", "--endpoints", self.address, "endpoint", "health", env={"ETCDCTL_API": "3"})
+        return done.returncode == 0
 
     def kill(self):
         self.process.kill()
@@ -50,8 +52,8 @@ class Etcd:
 
 class Cluster(unittest.TestCase):
     def setUp(self):
-        if shutil.which("etcd") is None or shutil.which("etcdctl") is None:
-            self.skipTest("etcd is not installed: ./deploy/install-packages")
+        for program in ("etcd", "etcdctl"):
+            self.assertIsNotNone(shutil.which(program), program + " is not installed: ./deploy/install-packages")
         folder = tempfile.TemporaryDirectory(prefix="larder-cluster-")
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)

@@ -15,18 +15,15 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import urllib.request
 import venv
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SOURCES = ("CMakeLists.txt", "client", "proto", "transport", "tests/python/prepare.py", "tests/python/requirements.txt")
-SKIPPED = 77
+sys.path.insert(0, str(ROOT / "tests"))
+from pip_environment import SKIPPED, reach_pypi, run  # noqa: E402
+
+SOURCES = ("CMakeLists.txt", "client", "proto", "transport", "tests/pip_environment.py",
+           "tests/python/prepare.py", "tests/python/requirements.txt")
 PLATFORM = "manylinux_2_34_x86_64"
-
-
-def run(*argv, **more):
-    print("+", *argv, flush=True)
-    subprocess.run([str(word) for word in argv], check=True, **more)
 
 
 def digest():
@@ -53,17 +50,6 @@ def check(wheel, folder):
     for foreign in ("libstdc++", "libcrypto", "libcuda", "libucp", "libxxhash"):
         if foreign in needed:
             raise SystemExit(f"the extension needs {foreign} from its host")
-
-
-def reach_pypi():
-    """Whether pip has a chance: PyPI answers, or another index is configured."""
-    try:
-        urllib.request.urlopen("https://pypi.org/simple/nanobind/", timeout=20).close()
-        return True
-    except OSError:
-        configured = subprocess.run(
-            [sys.executable, "-m", "pip", "config", "get", "global.index-url"], capture_output=True, check=False)
-        return configured.returncode == 0
 
 
 def main():

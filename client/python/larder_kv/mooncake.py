@@ -248,13 +248,23 @@ class MooncakeDistributedStore:
         config: ReplicateConfig | None = None,
     ) -> list[int]:
         """Each value out of several pieces of memory; a code for each key."""
-        if not len(keys) == len(all_buffer_ptrs) == len(all_sizes):
+        return self._in_pieces(self._put_from, keys, all_buffer_ptrs, all_sizes)
+
+    def _in_pieces(
+        self,
+        move: Callable[[list[str], list[list[int]], list[list[int]]], list[int]],
+        keys: list[str],
+        places: list[list[int]],
+        sizes: list[list[int]],
+    ) -> list[int]:
+        """Moves those values whose pieces have an address and a size each."""
+        if not len(keys) == len(places) == len(sizes):
             return [ErrorCode.INVALID_PARAMS] * len(keys)
         codes = [
-            ErrorCode.OK if len(places) == len(sizes) != 0 else ErrorCode.INVALID_PARAMS
-            for places, sizes in zip(all_buffer_ptrs, all_sizes)
+            ErrorCode.OK if len(its_places) == len(its_sizes) != 0 else ErrorCode.INVALID_PARAMS
+            for its_places, its_sizes in zip(places, sizes)
         ]
-        return self._only(codes, self._put_from, keys, all_buffer_ptrs, all_sizes)
+        return self._only(codes, move, keys, places, sizes)
 
     def _put_from(self, keys: list[str], places: list[list[int]], sizes: list[list[int]]) -> list[int]:
         totals = [sum(each) for each in sizes]
@@ -306,13 +316,7 @@ class MooncakeDistributedStore:
         prefer_alloc_in_same_node: bool = False,
     ) -> list[int]:
         """The same with several pieces of memory for each value, which must fit it exactly."""
-        if not len(keys) == len(all_buffer_ptrs) == len(all_sizes):
-            return [ErrorCode.INVALID_PARAMS] * len(keys)
-        codes = [
-            ErrorCode.OK if len(places) == len(sizes) != 0 else ErrorCode.INVALID_PARAMS
-            for places, sizes in zip(all_buffer_ptrs, all_sizes)
-        ]
-        return self._only(codes, self._get_into_fitting, keys, all_buffer_ptrs, all_sizes)
+        return self._in_pieces(self._get_into_fitting, keys, all_buffer_ptrs, all_sizes)
 
     # --- keys
 

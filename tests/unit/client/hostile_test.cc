@@ -253,8 +253,8 @@ TEST_F(Hostile, ANodeWithoutASignOfLifeIsGivenUpLongBeforeTheDeadline) {
   EXPECT_EQ(client_->stats().peers_down, 1u);
 }
 
-// A node that takes longer than a second to wire up RDMA (an emulated guest may) was given up by callers who had
-// allowed it two minutes.
+// A node that takes longer than a second to wire up RDMA (an emulated guest may) was given up by callers who
+// had allowed it two minutes.
 TEST_F(Hostile, ASlowNodeIsWaitedForAsLongAsAConnectionMayTake) {
   StartNodes(1);
   ClientOptions options;

@@ -13,21 +13,11 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "tests/support/free_port.h"
+
 namespace larder::node {
 
 namespace {
-
-int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t bytes = sizeof address;
-  bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes);
-  close(fd);
-  return ntohs(address.sin_port);
-}
 
 bool Answers(int port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -46,7 +36,7 @@ bool EtcdProcess::Installed() {
   return access("/usr/bin/etcd", X_OK) == 0;
 }
 
-EtcdProcess::EtcdProcess() : client_port_(FreePort()), peer_port_(FreePort()) {
+EtcdProcess::EtcdProcess() : client_port_(testing::FreePort()), peer_port_(testing::FreePort()) {
   char name[] = "/tmp/larder-etcd-XXXXXX";
   if (mkdtemp(name) != nullptr) folder_ = name;
   Start();

@@ -76,7 +76,7 @@ struct Member {
 class Etcd : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!EtcdProcess::Installed()) GTEST_SKIP() << "etcd is not installed: ./deploy/install-packages";
+    ASSERT_TRUE(EtcdProcess::Installed()) << "etcd is not installed: ./deploy/install-packages";
     etcd = std::make_unique<EtcdProcess>();
     ASSERT_TRUE(etcd->WaitReady());
   }

@@ -37,16 +37,16 @@ TEST_F(Folder, AnIdIsMadeOnceAndKept) {
   {
     Result<StateFolder> folder = StateFolder::Open(path);
     ASSERT_TRUE(folder.ok()) << folder.status().text();
-    Result<std::string> made = folder->NodeId("");
+    Result<std::string> made = folder->NodeId("", "fresh");
     ASSERT_TRUE(made.ok());
     id = made.value();
-    EXPECT_EQ(id.size(), std::string("node-0123456789abcdef").size());
+    EXPECT_EQ(id, "fresh");
   }
   Result<StateFolder> again = StateFolder::Open(path);
   ASSERT_TRUE(again.ok());
-  EXPECT_EQ(again->NodeId("").value(), id);
-  EXPECT_EQ(again->NodeId(id).value(), id);
-  const Result<std::string> other = again->NodeId("other");
+  EXPECT_EQ(again->NodeId("", "another").value(), id);
+  EXPECT_EQ(again->NodeId(id, "another").value(), id);
+  const Result<std::string> other = again->NodeId("other", "another");
   EXPECT_EQ(other.status().code(), Code::kInvalid);
   EXPECT_NE(other.status().text().find("belongs to the node " + id), std::string::npos)
       << other.status().text();
