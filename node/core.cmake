@@ -14,6 +14,8 @@ add_library(larder_eviction STATIC
   ${CMAKE_CURRENT_LIST_DIR}/eviction/s3_fifo.cc
   ${CMAKE_CURRENT_LIST_DIR}/eviction/tournament.cc
 )
+# Each policy has its own small words for its own flags.
+set_target_properties(larder_eviction PROPERTIES UNITY_BUILD OFF)
 add_library(larder::eviction ALIAS larder_eviction)
 target_include_directories(larder_eviction PUBLIC ${PROJECT_SOURCE_DIR})
 target_link_libraries(larder_eviction PUBLIC larder_proto larder_node_base PRIVATE larder_warnings larder_no_exceptions)

@@ -1,7 +1,6 @@
 // What every subcommand of larderctl shares.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,6 +8,10 @@
 
 #include "client/client.h"
 #include "proto/status.h"
+
+namespace CLI {
+class App;
+}
 
 namespace larder::cli {
 

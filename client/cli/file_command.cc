@@ -1,4 +1,5 @@
 // larderctl put and get: files through the store, for debugging.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>

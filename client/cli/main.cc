@@ -1,4 +1,5 @@
 // larderctl: looks at a Larder cluster, and into it.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "client/cli/command.h"

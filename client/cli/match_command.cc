@@ -1,4 +1,5 @@
 // larderctl match: which blocks of a chain are there, and why others are not.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>

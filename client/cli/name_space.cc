@@ -1,5 +1,6 @@
 #include "client/cli/name_space.h"
 
+#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
 #include <fstream>

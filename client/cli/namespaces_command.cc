@@ -1,4 +1,5 @@
 // larderctl namespaces and clear.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>

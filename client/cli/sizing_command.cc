@@ -1,4 +1,5 @@
 // larderctl sizing: how large a model's KV cache is.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>

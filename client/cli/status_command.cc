@@ -1,4 +1,5 @@
 // larderctl status and ping.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>

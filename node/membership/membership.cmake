@@ -9,6 +9,7 @@ add_custom_command(
   WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
   VERBATIM)
 add_library(larder_etcd_proto STATIC ${stem}.pb.cc ${stem}.grpc.pb.cc)
+set_target_properties(larder_etcd_proto PROPERTIES UNITY_BUILD OFF)
 target_include_directories(larder_etcd_proto SYSTEM PUBLIC ${PROJECT_BINARY_DIR})
 target_compile_options(larder_etcd_proto PRIVATE -w)
 target_link_libraries(larder_etcd_proto PUBLIC gRPC::grpc++ protobuf::libprotobuf)

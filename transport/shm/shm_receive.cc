@@ -11,7 +11,7 @@
 namespace larder::transport {
 
 namespace {
-constexpr size_t kCopyTurnBytes = 4 << 20;
+constexpr size_t kReadTurnBytes = 4 << 20;
 constexpr size_t kCopyStepBytes = 64 * 1024;  // copied, then handed to OnBytes while it is in cache
 constexpr int kReceivesPerTurn = 4;
 constexpr size_t kInboxFramesMax = 256;
@@ -50,7 +50,7 @@ void ShmConnection::ReadTurn() {
   for (int i = 0; i < kReceivesPerTurn && !closing(); i++) {
     if (inbox_.size() >= kInboxFramesMax || inbox_bytes_ >= kInboxBytesMax || !ReceiveFrames()) break;
   }
-  if (!closing()) CopyTurn(batch() ? kBatchStepBytes : kCopyTurnBytes);
+  if (!closing()) CopyTurn(batch() ? kBatchStepBytes : kReadTurnBytes);
   if (!closing() && WantsTurn()) loop().Again(this);
 }
 

@@ -11,7 +11,7 @@ namespace larder::transport {
 
 namespace {
 constexpr size_t kWireBytesMax = 256 * 1024;        // encoded ahead of the socket
-constexpr size_t kCopyTurnBytes = 1 << 20;          // into the bounce buffer
+constexpr size_t kBounceTurnBytes = 1 << 20;        // into the bounce buffer
 constexpr uint64_t kDataBytesMax = 4 << 20;         // of one kData: acknowledgements come at least so often
 constexpr size_t kBounceDataBytesMax = 512 * 1024;  // of one kData: the peer copies while we copy the next
 constexpr size_t kAwaitingMax = 1024;               // begun and not acknowledged
@@ -52,7 +52,7 @@ void ShmConnection::EmitControl() {
 
 void ShmConnection::WriteTurn() {
   const uint64_t now_us = NowUs();
-  const size_t budget_bytes = batch() ? kBatchStepBytes : kCopyTurnBytes;
+  const size_t budget_bytes = batch() ? kBatchStepBytes : kBounceTurnBytes;
   size_t copied_bytes = 0;
   bool blocked = false;  // until an acknowledgement comes
   OutFrame next;

@@ -14,6 +14,13 @@
 
 namespace larder::node {
 
+// Bytes that differ by seed and place.
+inline Bytes Pattern(size_t bytes, uint8_t seed) {
+  Bytes out(bytes);
+  for (size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(i * 7 + seed + i / 251);
+  return out;
+}
+
 class FakeConnection final : public transport::Connection {
  public:
   transport::Failure Send(transport::OutMessage&& message) override {

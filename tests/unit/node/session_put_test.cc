@@ -6,12 +6,6 @@ namespace {
 
 using transport::Failure;
 
-Bytes Pattern(size_t bytes, uint8_t seed) {
-  Bytes out(bytes);
-  for (size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(i * 13 + seed + i / 249);
-  return out;
-}
-
 // A session with two granted slots: ticket 7 of 300 + 700 bytes, ticket 8 of 500 in one part.
 class SessionPut : public ::testing::Test {
  protected:

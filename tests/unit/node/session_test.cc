@@ -7,12 +7,6 @@
 namespace larder::node {
 namespace {
 
-Bytes Pattern(size_t bytes, uint8_t seed) {
-  Bytes out(bytes);
-  for (size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(i * 7 + seed + i / 251);
-  return out;
-}
-
 std::vector<ChainHash> SomeHashes(uint32_t count) {
   std::vector<ChainHash> hashes(count);
   for (uint32_t i = 0; i < count; ++i) hashes[i].bytes[0] = static_cast<std::byte>(i + 1);

@@ -37,6 +37,7 @@ class ScratchFolder {
 class TierRig : public TierSink {
  public:
   explicit TierRig(const TierOptions& given = {}) : options(given) {}
+  ~TierRig() { Stop(); }  // before the bytes that its disks may still be reading
 
   // Takes over the disks; earlier ones are gone.
   void Start(std::vector<std::unique_ptr<Disk>> disks);
