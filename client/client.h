@@ -112,7 +112,7 @@ struct GetItem {
 };
 struct BlockResult {
   Outcome outcome = Outcome::kMiss;
-  Presence reason = Presence::kNeverStored;
+  Presence reason = Presence::kNeverStored;  // of a hit: the tier that it came from
   uint64_t bytes = 0;       // of a hit
   Digest writer{};          // of a hit: who wrote it (first piece)
   uint64_t created_ms = 0;  // of a hit: by the node's clock (oldest piece)

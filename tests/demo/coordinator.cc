@@ -177,6 +177,7 @@ class Player {
       totals_.bytes_put += object.at("put_bytes").get<uint64_t>();
       totals_.match_us.push_back(object.at("match_us").get<double>());
       totals_.put_seconds += object.at("put_us").get<double>() * 1e-6;
+      AddCounts(object.at("tiers"), &totals_.hit_tiers);
       AddCounts(object.at("not_stored"), &totals_.not_stored);
     } else {
       ++totals_.requests;
@@ -185,6 +186,7 @@ class Player {
       totals_.wrong_bytes += object.at("wrong_bytes").get<uint64_t>();
       totals_.wait_us.push_back(object.at("wait_us").get<double>());
       for (const json& us : object.at("pull_us")) totals_.pull_us.push_back(us.get<double>());
+      AddCounts(object.at("tiers"), &totals_.pulled_tiers);
       AddCounts(object.at("missed"), &totals_.missed);
       totals_.peers = object.at("peers").get<std::map<std::string, uint64_t>>();
     }

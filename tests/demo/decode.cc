@@ -30,6 +30,7 @@ class Decode {
     return {{"id", job.id},
             {"pulled", counts_.pulled},
             {"bytes", counts_.pulled * options_.block_bytes},
+            {"tiers", counts_.tiers},
             {"missed", counts_.missed},
             {"wrong_bytes", counts_.wrong_bytes},
             {"wait_us", counts_.wait_us},
@@ -40,7 +41,7 @@ class Decode {
  private:
   struct Counts {
     uint64_t pulled = 0, wrong_bytes = 0, wait_us = 0;
-    std::map<std::string, uint64_t> missed;
+    std::map<std::string, uint64_t> tiers, missed;
     std::vector<uint64_t> pull_us;
   };
 
@@ -75,6 +76,7 @@ class Decode {
         continue;
       }
       ++counts_.pulled;
+      ++counts_.tiers[std::string(PresenceName(results[i].reason))];
       counts_.wrong_bytes +=
           CountWrongBytes(data, options_.block_bytes, options_.seed, job.blocks[begin + i]);
       // So that a hit which moved nothing can't pass for the block that was here before.

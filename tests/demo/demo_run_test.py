@@ -43,21 +43,28 @@ class Demo(unittest.TestCase):
         self.addresses = [f"127.0.0.1:{server.getsockname()[1]}" for server in held]
         for server in held:
             server.close()
-        peers = ",".join(f"n{i}@{address}" for i, address in enumerate(self.addresses))
-        for i, address in enumerate(self.addresses):
-            self.nodes.append(subprocess.Popen([
-                BIN / "larder-node", f"--node-id=n{i}", f"--data-listen={address}", "--control-listen=127.0.0.1:0",
-                "--http-listen=127.0.0.1:0", f"--peers={peers}", "--memory=24MiB", "--log-level=warn",
-                f"--shm-path={self.folder}/n{i}.sock", f"--report={self.folder}/n{i}.json"]))
-        self.metrics = []
+        self.peers = ",".join(f"n{i}@{address}" for i, address in enumerate(self.addresses))
         for i in range(3):
-            report = self.folder / f"n{i}.json"
-            end = time.monotonic() + 60
-            while not report.exists():
-                if self.nodes[i].poll() is not None or time.monotonic() > end:
-                    return False
-                time.sleep(0.02)
-            self.metrics.append(json.loads(report.read_text())["http"])
+            (self.folder / f"n{i}").mkdir(exist_ok=True)
+            self.nodes.append(self.start_node(i))
+        if not all(self.is_up(i) for i in range(3)):
+            return False
+        self.metrics = [json.loads((self.folder / f"n{i}.json").read_text())["http"] for i in range(3)]
+        return True
+
+    def start_node(self, i):
+        return subprocess.Popen([
+            BIN / "larder-node", f"--node-id=n{i}", f"--data-listen={self.addresses[i]}",
+            "--control-listen=127.0.0.1:0", "--http-listen=127.0.0.1:0", f"--peers={self.peers}", "--memory=24MiB",
+            f"--ssd={self.folder}/n{i}", "--ssd-bytes=96MiB", "--ssd-segment-bytes=4MiB", "--log-level=warn",
+            f"--shm-path={self.folder}/n{i}.sock", f"--report={self.folder}/n{i}.json"])
+
+    def is_up(self, i):
+        end = time.monotonic() + 60
+        while not (self.folder / f"n{i}.json").exists():
+            if self.nodes[i].poll() is not None or time.monotonic() > end:
+                return False
+            time.sleep(0.02)
         return True
 
     def command(self, *arguments):
@@ -79,6 +86,33 @@ class Demo(unittest.TestCase):
         self.assertLessEqual(out["hit_rate"], out["ideal_hit_rate"])
         self.assertGreater(out["hit_rate"], 0.3)
         self.assertEqual(len(out["transports"]), 1)
+
+    def test_hits_come_back_after_a_kill(self):
+        request = self.folder / "kill"
+        player = subprocess.Popen(
+            self.command("--requests", "150", "--speed", "0", "--block-bytes", "256KiB", "--kill-node", "n1",
+                         "--kill-request", request), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(player.wait)
+        end = time.monotonic() + 200
+        while not (request.exists() and request.read_text() == "n1\n") and time.monotonic() < end:
+            self.assertIsNone(player.poll(), "it ended without asking")
+            time.sleep(0.02)
+        self.nodes[1].kill()
+        self.nodes[1].wait()
+        (self.folder / "n1.json").unlink()
+        self.nodes[1] = self.start_node(1)
+        self.assertTrue(self.is_up(1))
+        request.unlink()
+        self.assertEqual(player.wait(timeout=120), 0)
+        out = json.loads((self.folder / "out.json").read_text())
+        self.assertGreater(out["hits_by_tier"].get("ssd", 0), 0, out)
+        self.assertGreater(out["pulled_by_tier"].get("ssd", 0), 0, out)
+        self.assertEqual(sum(out["pulled_by_tier"].values()), out["blocks_pulled"])
+        recovery = out["recovery"]
+        self.assertGreater(recovery["held"]["ssd"], 0)
+        self.assertGreaterEqual(recovery["came_back"], recovery["held"]["ssd"])
+        self.assertLess(recovery["came_back"], recovery["held"]["ssd"] + recovery["held"]["ram"])
+        self.assertEqual((recovery["wrong_bytes"], recovery["failure"], out["wrong_bytes"]), (0, "", 0))
 
     def test_trace_over_tcp(self):
         trace = self.folder / "trace.jsonl"
@@ -121,7 +155,7 @@ class Demo(unittest.TestCase):
 
     def test_bad_input(self):
         for arguments, words in ((["--trace", "/nowhere"], "can't be read"), (["--block-bytes", "12"], "multiple of 8"),
-                                 (["--block-bytes", "1parsec"], "unknown unit"), (["--what"], "--what")):
+                                 (["--block-bytes", "1parsec"], "unknown unit"), (["--what"], "--what"), (["--kill-node", "n1"], "go together")):
             done, _ = self.play(*arguments)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(words, done.stderr + done.stdout)

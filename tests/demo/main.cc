@@ -8,6 +8,7 @@
 
 #include "proto/units.h"
 #include "tests/demo/coordinator.h"
+#include "tests/demo/recovery.h"
 
 namespace {
 
@@ -28,12 +29,12 @@ struct Arguments {
   std::string json;
   uint64_t requests_max = 0;
   std::string block_bytes;
+  std::string kill_node, kill_request;
   std::optional<double> speed;
 };
 
 void AddShared(CLI::App* app, Arguments* arguments) {
   app->add_option("--nodes", arguments->play.worker.nodes, "data addresses of running nodes, by comma")
-      ->required()
       ->delimiter(',');
   app->add_option("--transport", arguments->play.worker.transport, "auto, tcp, shm or ucx")
       ->check(CLI::IsMember({"auto", "tcp", "shm", "ucx"}))
@@ -58,6 +59,10 @@ void AddOptions(CLI::App* app, Arguments* arguments) {
   app->add_option("--window", arguments->play.window, "requests that prefill may be ahead of decode")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
+  app->add_option("--kill-node", arguments->kill_node,
+                  "after the play, have this node killed and started again, and show what it still has");
+  app->add_option("--kill-request", arguments->kill_request,
+                  "file to ask for that by: whoever started the node removes it when the node is back");
   app->add_option("--json", arguments->json, "write the figures to this file; -: standard output");
 }
 
@@ -80,23 +85,42 @@ larder::Status SetBlockBytes(Arguments* arguments) {
   return {};
 }
 
+larder::Result<std::vector<Request>> RequestsOf(const Arguments& arguments) {
+  std::vector<Request> requests;
+  if (arguments.trace.empty()) {
+    requests = MakeConversations({.seed = arguments.play.worker.seed});
+  } else {
+    auto trace = ReadTrace(arguments.trace);
+    if (!trace.ok()) return trace.status();
+    requests = std::move(trace).value();
+  }
+  if (arguments.requests_max > 0 && requests.size() > arguments.requests_max) {
+    requests.resize(arguments.requests_max);
+  }
+  return requests;
+}
+
+int PrintDistinct(const Arguments& arguments) {
+  const auto requests = RequestsOf(arguments);
+  if (!requests.ok()) return Fail(requests.status().text());
+  std::printf("%llu\n", static_cast<unsigned long long>(IdealOf(requests.value()).distinct *
+                                                        arguments.play.worker.block_bytes));
+  return 0;
+}
+
 int PlayAll(Arguments* arguments) {
+  if (arguments->play.worker.nodes.empty()) return Fail("--nodes is required");
+  if (arguments->kill_node.empty() != arguments->kill_request.empty()) {
+    return Fail("--kill-node and --kill-request go together");
+  }
   larder::ClientOptions options;
   options.seeds = arguments->play.worker.nodes;
   options.client_name = "larder-demo";
   const auto client = larder::Client::Open(options);
   if (!client.ok()) return Fail("no node answers: " + client.status().text());
-  std::vector<Request> requests;
-  if (arguments->trace.empty()) {
-    requests = MakeConversations({.seed = arguments->play.worker.seed});
-  } else {
-    auto trace = ReadTrace(arguments->trace);
-    if (!trace.ok()) return Fail(trace.status().text());
-    requests = std::move(trace).value();
-  }
-  if (arguments->requests_max > 0 && requests.size() > arguments->requests_max) {
-    requests.resize(arguments->requests_max);
-  }
+  auto read = RequestsOf(*arguments);
+  if (!read.ok()) return Fail(read.status().text());
+  const std::vector<Request> requests = std::move(read).value();
   arguments->play.speed = arguments->speed.value_or(arguments->trace.empty() ? kDefaultSpeed : 0);
   const Ideal ideal = IdealOf(requests);
   std::printf(
@@ -106,14 +130,22 @@ int PlayAll(Arguments* arguments) {
       static_cast<unsigned long long>(ideal.distinct),
       larder::PrettyBytes(double(ideal.distinct) * double(arguments->play.worker.block_bytes)).c_str());
   std::fflush(stdout);
-  Totals totals = Play(arguments->play, requests, ideal, [] { return stop_asked.load(); });
+  const auto stop = [] { return stop_asked.load(); };
+  Totals totals = Play(arguments->play, requests, ideal, stop);
   const NodeMemory memory = MemoryOf(arguments->metrics);
   PrintTable(&totals, memory);
-  if (!arguments->json.empty() && !WriteJson(&totals, memory, arguments->json)) {
+  Recovery recovery;
+  if (!arguments->kill_node.empty() && totals.failure.empty() && !totals.interrupted) {
+    recovery = KillAndRecall({arguments->play.worker, arguments->kill_node, arguments->kill_request},
+                             requests, stop);
+    PrintRecovery(recovery);
+  }
+  if (!arguments->json.empty() && !WriteJson(&totals, memory, recovery, arguments->json)) {
     return Fail("can't write " + arguments->json);
   }
-  if (totals.wrong_bytes > 0 || !totals.failure.empty()) return 1;
-  return totals.interrupted ? 130 : 0;
+  if (totals.wrong_bytes + recovery.wrong_bytes > 0) return 1;
+  if (stop()) return 130;
+  return totals.failure.empty() && recovery.failure.empty() ? 0 : 1;
 }
 
 }  // namespace
@@ -130,6 +162,8 @@ int main(int argc, char** argv) {
   app.fallthrough();
   CLI::App* prefill = app.add_subcommand("prefill", "the process that puts; started by larder-demo itself");
   CLI::App* decode = app.add_subcommand("decode", "the process that pulls; started by larder-demo itself");
+  CLI::App* distinct =
+      app.add_subcommand("distinct", "prints the bytes of the distinct blocks, and plays nothing");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -137,6 +171,7 @@ int main(int argc, char** argv) {
   }
   const larder::Status status = SetBlockBytes(&arguments);
   if (!status.ok()) return Fail(status.text());
+  if (distinct->parsed()) return PrintDistinct(arguments);
   if (prefill->parsed()) return RunPrefill(arguments.play.worker);
   if (decode->parsed()) return RunDecode(arguments.play.worker);
   struct sigaction action {};

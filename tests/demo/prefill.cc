@@ -27,6 +27,9 @@ class Prefill {
     const MatchResult match = larder_.client->Match(larder_.name_space, request);
     const uint64_t matched_us = NowUs();
     result["hit"] = match.usable_length;
+    std::map<std::string, uint64_t> tiers;
+    for (uint32_t i = 0; i < match.usable_length; ++i) ++tiers[std::string(PresenceName(match.presence[i]))];
+    result["tiers"] = tiers;
     result["match_us"] = matched_us - start_us;
 
     std::map<std::string, uint64_t> not_stored;

@@ -1,5 +1,6 @@
 #include "tests/demo/report.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -57,6 +58,8 @@ NodeMemory MemoryOf(const std::vector<std::string>& http_addresses) {
     memory.capacity_bytes += bench::MetricIn(text, "larder_memory_bytes{kind=\"capacity\"}");
     memory.slab_bytes += bench::MetricIn(text, "larder_memory_bytes{kind=\"slabs\"}");
     memory.payload_bytes += bench::MetricIn(text, "larder_memory_bytes{kind=\"payload\"}");
+    memory.ssd_bytes += std::max(0.0, bench::MetricIn(text, "larder_ssd_bytes{kind=\"live\"}"));
+    memory.ssd_capacity_bytes += std::max(0.0, bench::MetricIn(text, "larder_ssd_bytes{kind=\"capacity\"}"));
   }
   return memory;
 }
@@ -80,6 +83,8 @@ void PrintTable(Totals* totals, const NodeMemory& memory) {
   Row("blocks pulled", std::to_string(totals->blocks_pulled) + ", " + PrettyBytes(pulled));
   Row("prefix hit rate", Format("%.1f %% of blocks; ideal (endless memory) %.1f %%", 100 * totals->hit_rate(),
                                 100 * totals->ideal_hit_rate()));
+  Row("of them from", Listed(totals->hit_tiers));
+  Row("pulls from", Listed(totals->pulled_tiers));
   Row("pulls that missed", Listed(totals->missed));
   Row("puts not stored", Listed(totals->not_stored));
   Row("pull, while pulling", Format("%.2f GB/s", GbPerSecond(pulled, Sum(totals->pull_us) * 1e-6)));
@@ -95,6 +100,9 @@ void PrintTable(Totals* totals, const NodeMemory& memory) {
   Row("node memory", std::to_string(memory.nodes) + " nodes, " + PrettyBytes(memory.capacity_bytes) +
                          ", in use " + PrettyBytes(memory.slab_bytes) +
                          Format(", %.1f %% of it payload", 100 * memory.payload_share()));
+  if (memory.ssd_capacity_bytes > 0) {
+    Row("SSD", PrettyBytes(memory.ssd_capacity_bytes) + ", in use " + PrettyBytes(memory.ssd_bytes));
+  }
   Row("decode's connections", Listed(totals->peers));
   Row("time", Format("%.1f s", totals->seconds));
   Row("wrong bytes", std::to_string(totals->wrong_bytes));
@@ -102,15 +110,32 @@ void PrintTable(Totals* totals, const NodeMemory& memory) {
   std::fflush(stdout);
 }
 
-bool WriteJson(Totals* totals, const NodeMemory& memory, const std::string& path) {
+void PrintRecovery(const Recovery& recovery) {
+  const uint64_t held = recovery.held_ram + recovery.held_ssd;
+  std::printf("\n%s was killed with -9 and started again\n", recovery.node.c_str());
+  Row("blocks that it had",
+      std::to_string(recovery.held_ram) + " ram, " + std::to_string(recovery.held_ssd) + " ssd");
+  Row("hits that came back",
+      std::to_string(recovery.back) + ", " + PrettyBytes(double(recovery.bytes_back)) +
+          Format(", %.1f %% of them", held == 0 ? 0 : 100 * double(recovery.back) / double(held)));
+  Row("lost with its memory", Listed(recovery.lost));
+  Row("from the kill to the first hit", Format("%.2f s", recovery.seconds));
+  Row("wrong bytes", std::to_string(recovery.wrong_bytes));
+  if (!recovery.failure.empty()) Row("FAILED", recovery.failure);
+  std::fflush(stdout);
+}
+
+bool WriteJson(Totals* totals, const NodeMemory& memory, const Recovery& recovery, const std::string& path) {
   const double pulled = double(totals->bytes_pulled);
-  const nlohmann::ordered_json object = {
+  nlohmann::ordered_json object = {
       {"requests", totals->requests},
       {"blocks", totals->blocks},
       {"blocks_put", totals->blocks_put},
       {"bytes_put", totals->bytes_put},
       {"blocks_pulled", totals->blocks_pulled},
       {"bytes_pulled", totals->bytes_pulled},
+      {"hits_by_tier", totals->hit_tiers},
+      {"pulled_by_tier", totals->pulled_tiers},
       {"blocks_missed", Sum(totals->missed)},
       {"missed", totals->missed},
       {"puts_not_stored", Sum(totals->not_stored)},
@@ -120,6 +145,7 @@ bool WriteJson(Totals* totals, const NodeMemory& memory, const std::string& path
       {"wrong_bytes", totals->wrong_bytes},
       {"payload_share", memory.payload_share()},
       {"memory_bytes", uint64_t(memory.capacity_bytes)},
+      {"ssd_bytes", uint64_t(memory.ssd_capacity_bytes)},
       {"match_p50_us", bench::Percentile(&totals->match_us, 0.50)},
       {"match_p99_us", bench::Percentile(&totals->match_us, 0.99)},
       {"pull_p50_us", bench::Percentile(&totals->pull_us, 0.50)},
@@ -131,6 +157,13 @@ bool WriteJson(Totals* totals, const NodeMemory& memory, const std::string& path
       {"seconds", totals->seconds},
       {"interrupted", totals->interrupted},
       {"failure", totals->failure}};
+  if (!recovery.node.empty()) {
+    object["recovery"] = {
+        {"node", recovery.node},       {"held", {{"ram", recovery.held_ram}, {"ssd", recovery.held_ssd}}},
+        {"came_back", recovery.back},  {"bytes_back", recovery.bytes_back},
+        {"lost", recovery.lost},       {"wrong_bytes", recovery.wrong_bytes},
+        {"seconds", recovery.seconds}, {"failure", recovery.failure}};
+  }
   if (path == "-") {
     std::cout << object.dump() << std::endl;
     return bool(std::cout);

@@ -17,8 +17,9 @@ constexpr uint64_t kBatchBlocks = 16;
 
 }  // namespace
 
-Result<Larder> OpenLarder(const WorkerOptions& options, const std::string& name) {
-  signal(SIGINT, SIG_IGN);  // Ctrl-C reaches the whole group; the coordinator ends its workers in order
+Result<Larder> OpenLarder(const WorkerOptions& options, const std::string& name, bool ready) {
+  // Ctrl-C reaches the whole group; the coordinator ends its workers in order.
+  if (ready) signal(SIGINT, SIG_IGN);
   ClientOptions client_options;
   client_options.seeds = options.nodes;
   client_options.transport = options.transport;
@@ -34,7 +35,7 @@ Result<Larder> OpenLarder(const WorkerOptions& options, const std::string& name)
   if (!name_space.ok()) return name_space.status();
   larder.name_space = name_space.value();
   larder.batch_blocks = uint32_t(std::clamp<uint64_t>(kBatchBytes / options.block_bytes, 1, kBatchBlocks));
-  std::cout << "{\"ready\": true}" << std::endl;
+  if (ready) std::cout << "{\"ready\": true}" << std::endl;
   return larder;
 }
 

@@ -2,18 +2,20 @@
 // them in order, and writes one result a line to standard output:
 //
 //   prefill   in   {"id": 7, "blocks": [0, 12, 13]}
-//             out  {"id": 7, "hit": 1, "put": 2, "put_bytes": .., "not_stored": {"full": 1}, "match_us": ..,
-//             "put_us": ..}
+//             out  {"id": 7, "hit": 1, "tiers": {"ram": 1}, "put": 2, "put_bytes": .., "not_stored": {"full":
+//             1},
+//                   "match_us": .., "put_us": ..}
 //   decode    in   the same
-//             out  {"id": 7, "pulled": 3, "bytes": .., "missed": {"evicted": 1}, "wrong_bytes": 0, "wait_us":
-//             ..,
-//                   "pull_us": [one number a batch], "peers": {"shm": 3}}
+//             out  {"id": 7, "pulled": 3, "bytes": .., "tiers": {"ram": 2, "ssd": 1}, "missed": {"evicted":
+//             1},
+//                   "wrong_bytes": 0, "wait_us": .., "pull_us": [one number a batch], "peers": {"shm": 3}}
 //
 // The first line out is {"ready": true}. They end when standard input does, and leave signals of the terminal
 // to the coordinator.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -32,13 +34,14 @@ struct WorkerOptions {
 int RunPrefill(const WorkerOptions& options);
 int RunDecode(const WorkerOptions& options);
 
-// What both have: a client, the demo's namespace, transfer memory for a batch.
+// What all have: a client, the demo's namespace, how many blocks a batch has.
 struct Larder {
   std::unique_ptr<Client> client;
   NamespaceHandle name_space;
   uint32_t batch_blocks = 1;
 };
-Result<Larder> OpenLarder(const WorkerOptions& options, const std::string& name);
+// `ready`: writes the line that says so.
+Result<Larder> OpenLarder(const WorkerOptions& options, const std::string& name, bool ready = true);
 
 struct Job {
   uint64_t id = 0;
