@@ -346,7 +346,7 @@ class Identity(EngineCase):
         self.variant("tenant", 0, tenant="another")
         if ALL:
             self.variant("dtype", 0, dtype="bfloat16")
-            self.variant("block-size", 0, block_size=16)
+            self.variant("block-size", 0, block_size=64)
             self.variant("rope", 0, hf_overrides={"rope_parameters": {"rope_theta": 20000.0, "rope_type": "default"}})
 
     def test_salts_keep_requests_apart(self):
@@ -357,6 +357,29 @@ class Identity(EngineCase):
             got = shared("reader").generate([whole], salt=salt)[0]
             self.assertEqual(got, (self.reference([whole])[0], hit), salt)
             shared("reader").call("settle")
+
+
+class Adapters(EngineCase):
+    """Case 3, LoRA."""
+
+    def test_adapters_are_told_apart_by_their_weights(self):
+        one, two = (models.make_lora(BUILD / f"models/lora-{seed}", MODELS / "tiny", seed, rank=8) for seed in (1, 2))
+        whole, options = prompt("lora", 300), {"enable_lora": True, "max_lora_rank": 8}
+        bare = self.engine("lora-bare", "tiny", **options)
+        plain = bare.generate([whole])[0][0]
+        wanted = {each: bare.generate([whole], lora=(each.name, at, str(each)))[0][0] for at, each in ((1, one), (2, two))}
+        bare.close()
+        self.assertEqual(len({tuple(plain), *map(tuple, wanted.values())}), 3)
+        writer = self.engine("lora-writer", "tiny", config(shared("node")), **options)
+        # Both adapters go by one name and number, as after a retraining.
+        self.assertEqual(self.store(writer, [whole], lora=("same", 1, str(one)))[0], (wanted[one], 0))
+        self.assertEqual(writer.generate([whole])[0], (plain, 0))
+        self.assertEqual(writer.generate([whole], lora=("same", 1, str(one)))[0], (wanted[one], expected_hit(300)))
+        writer.close()
+        other = self.engine("lora-other", "tiny", config(shared("node")), **options)
+        self.assertEqual(self.store(other, [whole], lora=("same", 1, str(two)))[0], (wanted[two], 0))
+        self.assertEqual(other.generate([whole], lora=("same", 1, str(two)))[0], (wanted[two], expected_hit(300)))
+        other.close()
 
 
 class Reset(EngineCase):

@@ -136,6 +136,35 @@ def make(folder, preset="llama", seed=7, deviation=0.1):
     return folder
 
 
+def make_lora(folder, model, seed, rank=8):
+    """An adapter of the model in folder `model` that changes what its attention sees."""
+    import torch
+    from safetensors.torch import save_file
+
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    config = json.loads((pathlib.Path(model) / "config.json").read_text())
+    generator = torch.Generator().manual_seed(seed)
+    made = {}
+    for layer in range(config["num_hidden_layers"]):
+        for name, heads in (("q", "num_attention_heads"), ("v", "num_key_value_heads")):
+            at = f"base_model.model.model.layers.{layer}.self_attn.{name}_proj."
+            made[at + "lora_A.weight"] = torch.randn(rank, config["hidden_size"], generator=generator) * 0.3
+            made[at + "lora_B.weight"] = torch.randn(config[heads] * config["head_dim"], rank, generator=generator) * 0.3
+    settings = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": "",
+        "r": rank,
+        "lora_alpha": 2 * rank,
+        "bias": "none",
+        "target_modules": ["q_proj", "v_proj"],
+    }
+    (folder / "adapter_config.json").write_text(json.dumps(settings))
+    save_file(made, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")

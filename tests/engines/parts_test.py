@@ -11,6 +11,40 @@ from larder_kv.vllm.geometry import Group, UnservedError, plan
 from larder_kv.vllm.pace import Pace
 
 
+class EngineHashes(unittest.TestCase):
+    """What Larder's keys lean on: the engine's block hashes tell apart what tokens alone do not."""
+
+    def hashes(self, **named):
+        from vllm.sampling_params import SamplingParams
+        from vllm.utils.hashing import get_hash_fn_by_name
+        from vllm.v1.core import kv_cache_utils
+        from vllm.v1.request import Request
+
+        hash_fn = get_hash_fn_by_name("sha256")
+        kv_cache_utils.init_none_hash(hash_fn)
+        hasher = kv_cache_utils.get_request_block_hasher(32, hash_fn)
+        sampling = SamplingParams(max_tokens=1)
+        return list(Request("r", list(range(160)), sampling, None, block_hasher=hasher, **named).block_hashes)
+
+    def test_salts_and_images_are_in_the_hash(self):
+        from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
+
+        def image(name):
+            place = PlaceholderRange(offset=70, length=20)
+            return {"mm_features": [MultiModalFeatureSpec(None, "image", name, place, mm_hash=name)]}
+
+        plain, cat, dog = self.hashes(), self.hashes(**image("cat")), self.hashes(**image("dog"))
+        self.assertEqual(len(plain), 5)
+        self.assertEqual(self.hashes(**image("cat")), cat)
+        # Up to the image's block they are one prefix; from there on they never meet again.
+        self.assertTrue(plain[:2] == cat[:2] == dog[:2])
+        for at in range(2, 5):
+            self.assertEqual(len({plain[at], cat[at], dog[at]}), 3, at)
+        salted = self.hashes(cache_salt="a"), self.hashes(cache_salt="b")
+        for at in range(5):
+            self.assertEqual(len({plain[at], salted[0][at], salted[1][at]}), 3, at)
+
+
 class Geometry(unittest.TestCase):
     def test_chunks_reach_a_mebibyte_and_end_at_256_tokens(self):
         for block, layers, heads, cell, wanted in (
