@@ -38,7 +38,8 @@ class MatchStage : public Stage {
 
   bool SetUp(std::string* error) {
     keys_ = subject_.keys != 0 ? subject_.keys : options_.match_keys;
-    NodeSpec spec{.program = options_.node_program, .transport = "tcp"};
+    // With shm, slabs are shared memory: what is anonymous is metadata, and weighed as that.
+    NodeSpec spec{.program = options_.node_program, .transport = "shm"};
     const uint64_t slot_bytes = std::max<uint64_t>(subject_.block_bytes, 64) + 512;  // with its header
     spec.memory_bytes = keys_ * slot_bytes + kLoadBlocks * kLoadBlockBytes * 5 / 4 + (256 << 20);
     node_ = NodeProcess::Start(spec, error);
