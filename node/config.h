@@ -136,8 +136,8 @@ namespace larder::node {
     "bytes that a tenant may pin by matches; 0: half of the memory") \
   X(Count,    namespaces_max, "namespaces_max", "4096", "1", "1000000", \
     "namespaces known at once") \
-  X(Count,    miss_memory_entries, "miss_memory_entries", "262144", "0", "67108864", \
-    "how many blocks that left are remembered, so that a miss can say why") \
+  X(Count,    miss_memory_entries, "miss_memory_entries", "1048576", "0", "67108864", \
+    "how many blocks that left are remembered, so that a miss can say why; 16 bytes each") \
   X(List,     ssd,            "ssd",            "",    "", "", \
     "directories for blocks that memory does not hold, one a disk; empty: none") \
   X(Bytes,    ssd_bytes,      "ssd_bytes",      "0",   "0", "1024PiB", \

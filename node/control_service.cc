@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 
 #include "node/config.h"
 #include "node/metrics.h"
@@ -62,6 +63,23 @@ void Fill(const NodeRecord& record, api::Node* out) {
   out->set_wire_version_min(record.wire_min);
   out->set_wire_version_max(record.wire_max);
   out->set_build(record.build);
+}
+
+void Fill(const BlockStory& story, api::ExplainResponse::Block* out) {
+  out->set_presence(std::string(PresenceName(story.presence)));
+  out->set_left_unix_ms(uint64_t{story.left_s} * 1000);
+  for (const PieceStory& each : story.pieces) {
+    api::ExplainResponse::Piece* piece = out->add_pieces();
+    piece->set_tier(std::string(PresenceName(each.tier)));
+    piece->set_layer_begin(each.rectangle.layer_begin);
+    piece->set_layer_end(each.rectangle.layer_end);
+    piece->set_head_begin(each.rectangle.head_begin);
+    piece->set_head_end(each.rectangle.head_end);
+    piece->set_payload_bytes(each.payload_bytes);
+    piece->set_created_unix_ms(each.created_ms);
+    if (each.tier == Presence::kRam) piece->set_writer(ToHex(each.writer));
+    piece->set_pinned(each.pinned);
+  }
 }
 
 // Takes as long for a wrong token as for a right one.
@@ -176,6 +194,37 @@ class Service final : public api::Control::Service {
     out->set_removed_blocks(removed.value());
     const Result<NamespaceInfo> info = Find(node, name_space);
     if (info.ok()) out->set_clear_epoch(info->clear_epoch);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status Explain(grpc::ServerContext* context, const api::ExplainRequest* in,
+                       api::ExplainResponse* out) override {
+    Node* node = node_.load();
+    if (node == nullptr) return Starting();
+    const Access access = AccessOf(*context);
+    if (!access.allowed) return Denied();
+    Namespace name_space;
+    if (Status status = FromHex(in->hex(), &name_space.bytes); !status.ok()) return FromStatus(status);
+    if (in->blocks_size() > static_cast<int>(kBlocksMax)) {
+      return FromStatus(Invalid("at most " + std::to_string(kBlocksMax) + " blocks a question"));
+    }
+    if (!access.tenant.empty()) {
+      const Result<NamespaceInfo> info = Find(node, name_space);
+      if (!info.ok() || !access.MaySee(info->tenant)) return FromStatus(NotThere());
+    }
+    std::vector<BlockAsked> asked;
+    for (const auto& each : in->blocks()) {
+      BlockAsked& block = asked.emplace_back();
+      if (each.hash().size() != block.hash.bytes.size() || each.group() > UINT16_MAX) {
+        return FromStatus(Invalid("a hash has 32 bytes, a group two"));
+      }
+      std::memcpy(block.hash.bytes.data(), each.hash().data(), block.hash.bytes.size());
+      block.group = static_cast<uint16_t>(each.group());
+    }
+    const Result<std::vector<BlockStory>> stories = node->Explain(name_space, asked);
+    if (!stories.ok()) return FromStatus(stories.status());
+    for (const BlockStory& story : stories.value()) Fill(story, out->add_blocks());
+    out->set_remembers_since_unix_ms(UnixMs() - node->info().uptime_us / 1000);
     return grpc::Status::OK;
   }
 

@@ -30,6 +30,7 @@ add_library(larder_node_core STATIC
   ${CMAKE_CURRENT_LIST_DIR}/owner_check.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_cold.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_evict.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_explain.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_get.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_match.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_pieces.cc

@@ -44,7 +44,7 @@ void EmitMisses(In in, Sink& out) {
   for (int i = 64; i < 256; i++) {
     const auto reason = static_cast<Presence>(i);
     const bool known =
-        reason >= Presence::kWriting && reason <= Presence::kRefused && reason != Presence::kUnreachable;
+        reason >= Presence::kWriting && reason <= Presence::kBypassed && reason != Presence::kUnreachable;
     if (known) out.Add(in.owner.miss_by_reason[i], {{"reason", std::string(PresenceName(reason))}});
   }
 }

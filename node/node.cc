@@ -279,6 +279,13 @@ Result<uint64_t> Node::Clear(const Namespace& name_space) {
   return out;
 }
 
+Result<std::vector<BlockStory>> Node::Explain(const Namespace& name_space,
+                                              const std::vector<BlockAsked>& blocks) {
+  Result<std::vector<BlockStory>> out = kStopped;
+  impl_->owner->Call([&](Owner& owner) { out = owner.Explain(name_space, blocks); });
+  return out;
+}
+
 void Node::Accept() {
   if (!impl_->stopped) impl_->ready = true;
 }

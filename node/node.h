@@ -81,6 +81,7 @@ class Node {
   Result<std::vector<ssd::DiskInfo>> Disks() const;
   Result<std::vector<NamespaceInfo>> Namespaces() const;
   Result<uint64_t> Clear(const Namespace& name_space);
+  Result<std::vector<BlockStory>> Explain(const Namespace& name_space, const std::vector<BlockAsked>& blocks);
   // Of a node that is held.
   void Accept();
   // Pushes a newer table to every client. What it says of this node's own state is taken.

@@ -117,7 +117,7 @@ struct OwnerOptions {
   uint64_t pinned_bytes_per_tenant_max = 0;  // soft pins; 0: half of the memory
   uint64_t pin_us_max = 60'000'000;
   uint32_t namespaces_max = 4096;
-  uint32_t miss_memory_entries = 1 << 18;  // what left and why
+  uint32_t miss_memory_entries = 1 << 20;  // what left and why
   PolicyKind eviction_policy = kPolicyDefault;
   uint64_t seed = 0;  // of the index's hash function
   // Beside an SSD tier. Of the memory, in percent: at so little free the coldest go down, until this is free.
@@ -133,6 +133,25 @@ struct NamespaceInfo {
   std::string tenant, identity;
   uint64_t blocks = 0, bytes = 0;
   uint32_t clear_epoch = 0;
+};
+
+// What is known of a block, for people.
+struct BlockAsked {
+  ChainHash hash;
+  uint16_t group = 0;
+};
+struct PieceStory {
+  Presence tier = Presence::kRam;
+  Rectangle rectangle;
+  uint64_t payload_bytes = 0;
+  uint64_t created_ms = 0;
+  Digest writer{};  // zeros: anonymous, or on SSD, where only the record itself says it
+  bool pinned = false;
+};
+struct BlockStory {
+  Presence presence = Presence::kNeverStored;  // of the whole block
+  uint32_t left_s = 0;                         // Unix; 0: nothing is remembered of its leaving
+  std::vector<PieceStory> pieces;              // at most 64 of each tier
 };
 
 // Every counter is monotonic, gauges are said so.
@@ -186,6 +205,8 @@ class Owner {
   // `durable`: what IsDurable is asked for, since a restart must not bring it back; 0: nothing to wait for.
   Result<uint64_t> ClearNamespace(const Namespace& name_space, uint64_t* durable = nullptr);
   bool IsDurable(uint64_t durable) const;
+  // Where blocks are, or why not; kNotFound for a namespace that nobody opened here. Touches nothing.
+  Result<std::vector<BlockStory>> Explain(const Namespace& name_space, const std::vector<BlockAsked>& blocks);
   std::vector<ssd::DiskInfo> Disks() const;
   // Invariants that a test asks for: accounted bytes equal used bytes, lists and counts agree. Empty when
   // well.

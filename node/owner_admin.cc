@@ -151,7 +151,7 @@ uint32_t Owner::State::RemoveFromSsd(uint32_t number, const Remove& body) {
     for (const uint16_t group : body.groups) {
       for (uint32_t i = ssd->First(space, hash, group); i != kNone; i = ssd->First(space, hash, group)) {
         ssd->Remove(i);
-        misses.Remember(FingerprintOf(number, hash, group), Presence::kRemoved);
+        misses.Remember(FingerprintOf(number, hash, group), Presence::kRemoved, unix_ms);
         ++removed;
       }
     }

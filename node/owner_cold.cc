@@ -158,7 +158,9 @@ bool Owner::State::SubmitRead(uint64_t id) {
     while (cold != kNone && ssd->entry(cold).rectangle != read.piece) cold = ssd->Next(cold);
   }
   if (cold == kNone) {
-    EndRead(id, kNone, current ? Presence::kEvicted : Presence::kCleared);
+    EndRead(id, kNone,
+            current ? WhyMissing(read.name.space.number, read.name.hash, read.name.group, kNone)
+                    : Presence::kCleared);
     return true;
   }
   const ssd::SsdEntry& e = ssd->entry(cold);
@@ -331,8 +333,10 @@ void Owner::State::OnPrefetch(Asker& asker, const Prefetch& body) {
 void Owner::State::OnGone(const ssd::SsdEntry& entry, ssd::WhyGone why) {
   const auto number = number_of_space.find(entry.space);
   if (number == number_of_space.end()) return;
-  misses.Remember(FingerprintOf(number->second, entry.hash, entry.group),
-                  why == ssd::WhyGone::kCorrupt ? Presence::kCorrupt : Presence::kEvicted);
+  const Presence reason = why == ssd::WhyGone::kCorrupt   ? Presence::kCorrupt
+                          : why == ssd::WhyGone::kEvicted ? Presence::kEvictedSsd
+                                                          : Presence::kDiskLost;
+  misses.Remember(FingerprintOf(number->second, entry.hash, entry.group), reason, unix_ms);
 }
 
 void Owner::State::OnDurable(uint64_t token) {

@@ -118,11 +118,12 @@ void Owner::State::Evict(uint32_t entry) {
   const uint64_t bytes = index.place(entry).payload_bytes;
   ++counts.evicted;
   counts.evicted_bytes += bytes;
-  if (ssd != nullptr && SsdPiece({e.space, e.hash, e.group}, e.rectangle) == kNone) {
+  const bool dropped = ssd != nullptr && SsdPiece({e.space, e.hash, e.group}, e.rectangle) == kNone;
+  if (dropped) {
     ++counts.dropped;
     counts.dropped_bytes += bytes;
   }
-  Leave(entry, Presence::kEvicted);
+  Leave(entry, dropped ? Presence::kDiskBehind : Presence::kEvicted);
 }
 
 // The coldest slab of the class whose coldest entry is the coldest, if most of it is colder than the given

@@ -93,7 +93,10 @@ Presence Owner::State::WhyMissing(uint32_t number, const ChainHash& hash, uint16
   if (record.swept_from != 0 && index.Find({number, record.swept_from}, hash, group) != kNone) {
     return Presence::kCleared;
   }
-  return misses.Recall(FingerprintOf(number, hash, group));
+  const Departure departure = misses.Recall(FingerprintOf(number, hash, group));
+  // A clear hides what lay on SSD without a word for each block.
+  const bool before_clear = departure.reason != Presence::kNeverStored && departure.left_s < record.cleared_s;
+  return before_clear ? Presence::kCleared : departure.reason;
 }
 
 void Owner::State::Leave(uint32_t entry, Presence reason) {
@@ -104,9 +107,10 @@ void Owner::State::Leave(uint32_t entry, Presence reason) {
     record.bytes -= index.place(entry).payload_bytes;
   }
   const uint64_t key = FingerprintOf(e.space.number, e.hash, e.group);
-  misses.Remember(key, reason);
+  misses.Remember(key, reason, unix_ms);
   if (e.spilling == 0) {
-    const bool for_memory = reason == Presence::kEvicted || reason == Presence::kNotAdmitted;
+    const bool for_memory =
+        reason == Presence::kEvicted || reason == Presence::kNotAdmitted || reason == Presence::kDiskBehind;
     for_memory ? PolicyOf(entry).Evict(entry, key) : PolicyOf(entry).Remove(entry);
   }
   index.Hide(entry);
@@ -174,6 +178,7 @@ uint64_t Owner::State::ClearSpace(uint32_t number) {
   record.swept_from = removed != 0 ? record.generation : record.swept_from;
   ++record.generation;
   ++record.clear_epoch;
+  record.cleared_s = static_cast<uint32_t>(unix_ms / 1000) + 1;
   record.blocks = 0;
   record.bytes = 0;
   counts.cleared += removed;

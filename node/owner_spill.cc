@@ -139,7 +139,7 @@ void Owner::State::OnWritten(uint64_t token, bool stored) {
       PolicyOf(entry).Insert(entry, info);
     } else {
       if (!stored) ++counts.dropped, counts.dropped_bytes += payload_bytes;
-      Leave(entry, Presence::kEvicted);
+      Leave(entry, stored ? Presence::kEvicted : Presence::kDiskBehind);
     }
   }
   e.spilling = 0;

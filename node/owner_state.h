@@ -64,6 +64,7 @@ struct NamespaceRecord {
   uint64_t bytes = 0;
   uint32_t sessions = 0;  // that have it open
   uint32_t ssd_space = 0;
+  uint32_t cleared_s = 0;  // Unix; what left before went with the clear at the latest
 };
 
 struct SoftPin {
@@ -290,6 +291,9 @@ struct Owner::State : private ssd::TierSink {
   void OnGone(const ssd::SsdEntry& entry, ssd::WhyGone why) override;
   void OnDurable(uint64_t token) override;
   void PollDisks();
+
+  // owner_explain.cc
+  BlockStory Explain(uint32_t number, const ChainHash& hash, uint16_t group);
 
   // owner_wait.cc
   void OnWait(Asker& asker, Wait&& body);

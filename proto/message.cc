@@ -38,6 +38,14 @@ std::string_view PresenceName(Presence presence) {
       return "busy";
     case Presence::kRefused:
       return "refused";
+    case Presence::kDiskBehind:
+      return "disk-behind";
+    case Presence::kEvictedSsd:
+      return "evicted-ssd";
+    case Presence::kDiskLost:
+      return "disk-lost";
+    case Presence::kBypassed:
+      return "bypassed";
   }
   return "unknown";
 }

@@ -71,7 +71,7 @@ enum class Presence : uint8_t {
   kSsd = 1,
   kWriting = 64,  // reserved by a writer, not whole yet
   kNeverStored = 65,
-  kEvicted = 66,
+  kEvicted = 66,  // from memory, and there is no SSD
   kExpired = 67,
   kCleared = 68,
   kRemoved = 69,
@@ -83,6 +83,11 @@ enum class Presence : uint8_t {
   kUnreachable = 75,  // the client's own: its home did not answer
   kBusy = 76,         // a bound was reached
   kRefused = 77,
+  kDiskBehind =
+      78,  // evicted from memory: the SSD could not take it (behind, full, or its hour's bytes used)
+  kEvictedSsd = 79,  // went with a reclaimed segment
+  kDiskLost = 80,    // its disk failed
+  kBypassed = 81,    // an operator has everything answered as a miss
 };
 inline constexpr bool IsHit(Presence presence) {
   return static_cast<uint8_t>(presence) < 64;

@@ -88,6 +88,10 @@ enum { /* where a block is, or why not: below 64 it is there */
        LARDER_UNREACHABLE = 75, /* its node did not answer, or nobody asked it any more */
        LARDER_NODE_BUSY = 76,
        LARDER_NODE_REFUSED = 77,
+       LARDER_DISK_BEHIND = 78, /* evicted from memory: the SSD could not take it */
+       LARDER_EVICTED_SSD = 79,
+       LARDER_DISK_LOST = 80,
+       LARDER_BYPASSED = 81, /* an operator has everything answered as a miss */
 };
 
 enum { /* of a block that was put */

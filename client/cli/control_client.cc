@@ -93,4 +93,10 @@ Status AskClear(const std::string& address, const Globals& globals, const std::s
                            globals.token);
 }
 
+Status AskExplain(const std::string& address, const Globals& globals, const api::ExplainRequest& request,
+                  api::ExplainResponse* out) {
+  return Ask<api::Control>(address, globals.timeout_us, &api::Control::Stub::Explain, request, out,
+                           globals.token);
+}
+
 }  // namespace larder::cli

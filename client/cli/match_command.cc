@@ -34,22 +34,7 @@ Status ReadHashes(std::istream& in, std::vector<std::string>* out) {
 }
 
 Status ParseArguments(Arguments* arguments, std::vector<ChainHash>* chain, std::vector<GroupSpec>* groups) {
-  if (arguments->file == "-") {
-    LARDER_RETURN_IF_ERROR(ReadHashes(std::cin, &arguments->hashes));
-  } else if (!arguments->file.empty()) {
-    std::ifstream in(arguments->file);
-    if (!in) return Invalid("cannot open " + arguments->file + ": " + std::strerror(errno));
-    LARDER_RETURN_IF_ERROR(ReadHashes(in, &arguments->hashes));
-  }
-  if (arguments->hashes.empty()) return Invalid("match wants hashes, as arguments or by --hashes FILE");
-  if (arguments->hashes.size() > kHashesMax)
-    return Invalid("a match takes at most " + std::to_string(kHashesMax) + " hashes");
-  for (const std::string& text : arguments->hashes) {
-    ChainHash hash;
-    const Status status = FromHex(text, &hash.bytes);
-    if (!status.ok()) return Invalid("\"" + text.substr(0, 80) + "\" is no hash: 64 hex digits");
-    chain->push_back(hash);
-  }
+  LARDER_RETURN_IF_ERROR(ReadChain(&arguments->hashes, arguments->file, chain));
   if (arguments->windows.size() > arguments->groups.size()) return Invalid("more --window than --group");
   for (size_t i = 0; i < arguments->groups.size(); i++) {
     groups->push_back({static_cast<uint16_t>(arguments->groups[i]),
@@ -108,6 +93,25 @@ int Match(const Globals& globals, Arguments arguments) {
 }
 
 }  // namespace
+
+Status ReadChain(std::vector<std::string>* words, const std::string& file, std::vector<ChainHash>* chain) {
+  if (file == "-") {
+    LARDER_RETURN_IF_ERROR(ReadHashes(std::cin, words));
+  } else if (!file.empty()) {
+    std::ifstream in(file);
+    if (!in) return Invalid("cannot open " + file + ": " + std::strerror(errno));
+    LARDER_RETURN_IF_ERROR(ReadHashes(in, words));
+  }
+  if (words->empty()) return Invalid("it wants hashes, as arguments or by --hashes FILE");
+  if (words->size() > kHashesMax) return Invalid("at most " + std::to_string(kHashesMax) + " hashes at once");
+  for (const std::string& text : *words) {
+    ChainHash hash;
+    const Status status = FromHex(text, &hash.bytes);
+    if (!status.ok()) return Invalid("\"" + text.substr(0, 80) + "\" is no hash: 64 hex digits");
+    chain->push_back(hash);
+  }
+  return Status::Ok();
+}
 
 void AddMatch(CLI::App* app, Run* run) {
   CLI::App* command = app->add_subcommand("match", "which blocks of a chain are there");

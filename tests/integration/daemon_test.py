@@ -389,6 +389,28 @@ class Tool(Case):
         self.assertEqual(done.returncode, 1)
         self.assertIn(b"never-stored", done.stdout)
 
+    def test_explain_says_where_a_block_is_or_why_not(self):
+        node = self.node()
+        put = json.loads(node.ctl("--json", "put", "-", "--name", "n", stdin=b"one").stdout)
+        key = put["hash"]
+        done = node.ctl("--json", "explain", key, "ab" * 32)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        there, missing = json.loads(done.stdout)["blocks"]
+        self.assertEqual((there["presence"], missing["presence"]), ("ram", "never-stored"))
+        self.assertEqual(there["pieces"][0]["payload_bytes"], 64)  # the file and what larderctl keeps with it
+        self.assertGreater(there["pieces"][0]["created_unix_ms"], missing["remembers_since_unix_ms"])
+        done = node.ctl("explain", key)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(b"ram (in memory)", done.stdout)
+        hex_name = json.loads(node.ctl("--json", "namespaces").stdout)["namespaces"][0]["hex"]
+        node.ctl("clear", hex_name)
+        gone = json.loads(node.ctl("--json", "explain", key).stdout)["blocks"][0]
+        self.assertEqual(gone["presence"], "cleared")
+        done = node.ctl("explain", "not-hex")
+        self.assertEqual((done.returncode, done.stderr.count(b"\n")), (2, 1))
+        other = json.loads(node.ctl("--json", "explain", "--tenant", "nobody", key).stdout)["blocks"][0]
+        self.assertEqual(other["presence"], "never-stored")
+
     def test_other_bytes_under_a_name_are_refused(self):
         node = self.node()
         node.ctl("put", "-", "--name", "n", stdin=b"one")

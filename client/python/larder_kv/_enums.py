@@ -34,6 +34,10 @@ class Presence(enum.IntEnum):
     UNREACHABLE = 75
     BUSY = 76
     REFUSED = 77
+    DISK_BEHIND = 78
+    EVICTED_SSD = 79
+    DISK_LOST = 80
+    BYPASSED = 81
 
     @property
     def there(self) -> bool:

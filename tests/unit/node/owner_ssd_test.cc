@@ -108,6 +108,45 @@ TEST(OwnerSsd, TheSecondReadMovesABlockUpAndItsCopyStays) {
   rig.test->Check();
 }
 
+TEST(OwnerSsd, AMissSaysWhichTierLostItAndExplainSaysWhen) {
+  Rig rig({}, 8);
+  rig.Put(1, 400);  // more than both tiers hold
+  EXPECT_EQ(rig.Get(1).presence, Presence::kEvictedSsd);
+  const std::vector<BlockAsked> asked = {{HashOf(1), 0}, {HashOf(400), 0}, {HashOf(999), 0}};
+  const Namespace name = rig.test->owner->Namespaces()[0].name_space;
+  const auto stories = rig.test->owner->Explain(name, asked);
+  ASSERT_TRUE(stories.ok());
+  EXPECT_EQ(stories.value()[0].presence, Presence::kEvictedSsd);
+  EXPECT_NE(stories.value()[0].left_s, 0u);
+  EXPECT_EQ(stories.value()[1].presence, Presence::kRam);
+  ASSERT_EQ(stories.value()[1].pieces.size(), 1u);
+  EXPECT_EQ(stories.value()[1].pieces[0].payload_bytes, kPartBytes);
+  EXPECT_EQ(stories.value()[2].presence, Presence::kNeverStored);
+  EXPECT_EQ(rig.test->owner->Explain(Namespace{}, asked).status().code(), Code::kNotFound);
+}
+
+TEST(OwnerSsd, WhatLeavesWhileTheDiskIsBehindSaysSo) {
+  Rig rig;
+  for (uint64_t key = 1; key <= 200; ++key) {  // the disk is never asked
+    rig.test->now_us += 1000;
+    ASSERT_EQ(rig.test->Put(rig.session, rig.number, rig.Block(key)), PutState::kStored) << key;
+  }
+  EXPECT_GT(rig.stats().dropped, 0u);
+  std::map<Presence, int> presences;
+  Match match;
+  match.number = rig.number;
+  match.groups = {0};
+  match.hash_count = 200;
+  for (uint64_t key = 1; key <= 200; ++key) match.hashes.push_back(HashOf(key));
+  const auto reply = rig.test->Ask<MatchReply>(rig.session, Verb::kMatch, match);
+  ASSERT_TRUE(reply.ok());
+  for (const uint8_t presence : reply.value().presence) ++presences[static_cast<Presence>(presence)];
+  EXPECT_GT(presences[Presence::kDiskBehind], 0);
+  EXPECT_EQ(presences[Presence::kEvicted], 0);
+  EXPECT_EQ(rig.stats().miss_by_reason[static_cast<size_t>(Presence::kDiskBehind)],
+            static_cast<uint64_t>(presences[Presence::kDiskBehind]));
+}
+
 TEST(OwnerSsd, APutOfWhatIsOnSsdIsAnsweredExists) {
   Rig rig;
   rig.Put(1, 200);
@@ -145,7 +184,7 @@ TEST(OwnerSsd, AClearReachesSsdAndItsAnswerWaitsForIt) {
   Rig rig;
   rig.Put(1, 200);
   const uint64_t id = rig.test->Send(rig.session, Verb::kClear, Clear{rig.number});
-  EXPECT_EQ(rig.Get(1).presence, Presence::kEvicted);  // at once
+  EXPECT_EQ(rig.Get(1).presence, Presence::kCleared);  // at once
   rig.test->RunDisks();
   EXPECT_TRUE(rig.test->Answered(rig.session, id));
   rig.Put(500, 100);
