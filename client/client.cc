@@ -80,6 +80,14 @@ uint32_t Shell::Wait(const NamespaceHandle& ns, const WaitRequest& request, cons
   return done.ok() ? done.value().leading : 0;
 }
 
+Result<uint64_t> Shell::Prefetch(const NamespaceHandle& ns, const PrefetchRequest& request,
+                                 const CallOptions& options) {
+  const Result<Completion> done = Run(MakePrefetch(ns, request), options);
+  if (!done.ok()) return done.status();
+  if (!done.value().status.ok()) return done.value().status;
+  return done.value().count;
+}
+
 void Shell::Touch(const NamespaceHandle& ns, const TouchRequest& request) {
   if (ns.valid() && !request.groups.empty() && request.groups.size() <= kGroupsMax)
     driver_.Touch(ns.index, request);
@@ -145,6 +153,12 @@ Result<OperationId> Shell::SubmitPut(CompletionQueue* queue, uint64_t user_data,
 Result<OperationId> Shell::SubmitWait(CompletionQueue* queue, uint64_t user_data, const NamespaceHandle& ns,
                                       const WaitRequest& request, const CallOptions& options) {
   return Submit(MakeWait(ns, request), static_cast<Queue*>(queue)->state(), user_data, options);
+}
+
+Result<OperationId> Shell::SubmitPrefetch(CompletionQueue* queue, uint64_t user_data,
+                                          const NamespaceHandle& ns, const PrefetchRequest& request,
+                                          const CallOptions& options) {
+  return Submit(MakePrefetch(ns, request), static_cast<Queue*>(queue)->state(), user_data, options);
 }
 
 void Shell::Cancel(OperationId id) {

@@ -113,9 +113,9 @@ struct GetItem {
 struct BlockResult {
   Outcome outcome = Outcome::kMiss;
   Presence reason = Presence::kNeverStored;  // of a hit: the tier that it came from
-  uint64_t bytes = 0;       // of a hit
-  Digest writer{};          // of a hit: who wrote it (first piece)
-  uint64_t created_ms = 0;  // of a hit: by the node's clock (oldest piece)
+  uint64_t bytes = 0;                        // of a hit
+  Digest writer{};                           // of a hit: who wrote it (first piece)
+  uint64_t created_ms = 0;                   // of a hit: by the node's clock (oldest piece)
 };
 
 struct PutItem {
@@ -145,6 +145,13 @@ struct WaitRequest {
   bool whole = true;
 };
 
+struct PrefetchRequest {
+  std::span<const ChainHash> chain;  // in order, at most kHashesMax
+  std::vector<uint16_t> groups = {0};
+  Rectangle rectangle;
+  bool whole = true;
+};
+
 struct TouchRequest {  // once a request, when it knows what it used
   std::span<const ChainHash> chain;
   std::vector<uint16_t> groups = {0};
@@ -160,7 +167,7 @@ struct ReportRequest {  // blocks whose content a caller found to be wrong, beyo
 
 using OperationId = uint64_t;  // 0: none
 
-enum class CompletionKind : uint8_t { kMatch = 1, kWait = 2, kGet = 3, kPut = 4, kOther = 5 };
+enum class CompletionKind : uint8_t { kMatch = 1, kWait = 2, kGet = 3, kPut = 4, kOther = 5, kPrefetch = 6 };
 
 struct Completion {
   CompletionKind kind = CompletionKind::kOther;  // kOther: of the library itself, never in a queue
@@ -171,7 +178,8 @@ struct Completion {
   std::vector<BlockResult> blocks;  // of SubmitGet, in the order of its items
   std::vector<PutResult> puts;      // of SubmitPut
   uint32_t leading = 0;             // of SubmitWait: leading blocks that are there
-  uint64_t count = 0;               // of Remove, Clear and Ping inside the library: blocks; microseconds
+  // Of SubmitPrefetch: blocks in memory. Of Remove, Clear and Ping inside the library: blocks; microseconds.
+  uint64_t count = 0;
 };
 
 // Completed operations, in the order of completion. Bounded by operations_max: every operation has its place.
@@ -187,7 +195,7 @@ class CompletionQueue {
 struct ClientStats {
   uint64_t gets = 0, hits = 0, misses = 0, corrupt = 0, refused = 0, timed_out = 0, bytes_pulled = 0;
   uint64_t puts = 0, stored = 0, exists = 0, differs = 0, not_stored = 0, bytes_put = 0;
-  uint64_t matches = 0, waits = 0, reconnects = 0, peers_down = 0, reports = 0;
+  uint64_t matches = 0, waits = 0, prefetches = 0, reconnects = 0, peers_down = 0, reports = 0;
   uint64_t bytes_in_flight = 0, bytes_in_flight_peak = 0, operations = 0;
   uint64_t miss_by_reason[256] = {};
 };
@@ -230,6 +238,12 @@ class Client {
   // Leading blocks of the chain that are there when all are, or at the deadline.
   virtual uint32_t Wait(const NamespaceHandle& ns, const WaitRequest& request, const CallOptions& = {}) = 0;
 
+  // Moves blocks from their nodes' SSDs into their memory, for a request that waits its turn: when all are
+  // there, or at the deadline. Blocks (keys times groups) that are in memory then; a get after it is quick,
+  // but nothing is pinned. kBusy when operations_max is reached.
+  virtual Result<uint64_t> Prefetch(const NamespaceHandle& ns, const PrefetchRequest& request,
+                                    const CallOptions& = {}) = 0;
+
   // One way: sent at once, not answered.
   virtual void Touch(const NamespaceHandle& ns, const TouchRequest& request) = 0;
   virtual void Release(uint64_t pin) = 0;
@@ -254,6 +268,9 @@ class Client {
   virtual Result<OperationId> SubmitWait(CompletionQueue* queue, uint64_t user_data,
                                          const NamespaceHandle& ns, const WaitRequest& request,
                                          const CallOptions& = {}) = 0;
+  virtual Result<OperationId> SubmitPrefetch(CompletionQueue* queue, uint64_t user_data,
+                                             const NamespaceHandle& ns, const PrefetchRequest& request,
+                                             const CallOptions& = {}) = 0;
   // It completes soon with kCancelled (or with what it already had).
   virtual void Cancel(OperationId id) = 0;
   // Drops what of it no node was asked for yet; what is under way goes on to its end. No connection is closed

@@ -80,6 +80,19 @@ Status RunWait(larder_namespace* ns, const larder_wait_request* request, uint32_
   return done.value().status;
 }
 
+Status RunPrefetch(larder_namespace* ns, const larder_wait_request* request, uint64_t* blocks) {
+  const Result<Client*> client = ClientOf(ns, "ns");
+  if (!client.ok()) return client.status();
+  PrefetchAsk ask;
+  LARDER_RETURN_IF_ERROR(ReadPrefetch(request, &ask));
+  const Result<Completion> done = Run(client.value(), [&](CompletionQueue* queue) {
+    return client.value()->SubmitPrefetch(queue, 0, ns->handle, ask.request, ask.options);
+  });
+  if (!done.ok()) return done.status();
+  if (blocks != nullptr) *blocks = done.value().count;
+  return done.value().status;
+}
+
 Status RunGet(larder_namespace* ns, const larder_get_request* request, larder_get_result* result) {
   const Result<Client*> client = ClientOf(ns, "ns");
   if (!client.ok()) return client.status();
@@ -224,6 +237,11 @@ void larder_release(larder_client* client, uint64_t pin) {
 larder_code larder_wait(larder_namespace* ns, const larder_wait_request* request, uint32_t* leading,
                         larder_error* error) {
   return Answer(RunWait(ns, request, leading), error);
+}
+
+larder_code larder_prefetch(larder_namespace* ns, const larder_wait_request* request, uint64_t* blocks,
+                            larder_error* error) {
+  return Answer(RunPrefetch(ns, request, blocks), error);
 }
 
 larder_code larder_get(larder_namespace* ns, const larder_get_request* request, larder_get_result* result,

@@ -153,6 +153,7 @@ void FillStats(const Client& client, larder_stats* out) {
   out->operations = stats.operations;
   out->bytes_in_flight = stats.bytes_in_flight;
   out->bytes_in_flight_peak = stats.bytes_in_flight_peak;
+  out->prefetches = stats.prefetches;
   std::copy(std::begin(stats.miss_by_reason), std::end(stats.miss_by_reason),
             std::begin(out->miss_by_reason));
 }

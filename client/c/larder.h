@@ -170,6 +170,7 @@ typedef struct larder_stats { /* since the client was opened; blocks unless it s
   uint64_t reconnects, peers_down, reports; /* events */
   uint64_t operations, bytes_in_flight, bytes_in_flight_peak;
   uint64_t miss_by_reason[256]; /* by LARDER_NEVER_STORED and so on */
+  uint64_t prefetches;          /* calls */
 } larder_stats;
 /* Any thread. Does not ask the nodes. */
 LARDER_API larder_code larder_client_stats(larder_client* client, larder_stats* stats, larder_error* error);
@@ -287,6 +288,12 @@ typedef struct larder_wait_request {
  */
 LARDER_API larder_code larder_wait(larder_namespace* ns, const larder_wait_request* request,
                                    uint32_t* leading, larder_error* error);
+
+/* Any thread. For a request that waits its turn: moves blocks from their nodes' SSDs into their memory. Takes
+ * what a wait takes. Returns when all are there or at the deadline: `blocks` of them (hashes times groups)
+ * are in memory then. Nothing is pinned; what is nowhere is not waited for. */
+LARDER_API larder_code larder_prefetch(larder_namespace* ns, const larder_wait_request* request,
+                                       uint64_t* blocks, larder_error* error);
 
 typedef struct larder_keys { /* blocks by hash and group: every group of every hash */
   uint32_t size;
@@ -410,6 +417,9 @@ LARDER_API larder_code larder_submit_match(larder_queue* queue, larder_namespace
 LARDER_API larder_code larder_submit_wait(larder_queue* queue, larder_namespace* ns,
                                           const larder_wait_request* request, uint64_t user_data,
                                           larder_operation* operation, larder_error* error);
+LARDER_API larder_code larder_submit_prefetch(larder_queue* queue, larder_namespace* ns,
+                                              const larder_wait_request* request, uint64_t user_data,
+                                              larder_operation* operation, larder_error* error);
 LARDER_API larder_code larder_submit_get(larder_queue* queue, larder_namespace* ns,
                                          const larder_get_request* request, uint64_t user_data,
                                          larder_operation* operation, larder_error* error);
@@ -434,14 +444,15 @@ enum {
   LARDER_COMPLETED_MATCH = 1,
   LARDER_COMPLETED_WAIT = 2,
   LARDER_COMPLETED_GET = 3,
-  LARDER_COMPLETED_PUT = 4
+  LARDER_COMPLETED_PUT = 4,
+  LARDER_COMPLETED_PREFETCH = 6
 };
 typedef struct larder_completion_info {
   uint32_t size;
   uint32_t kind; /* LARDER_COMPLETED_: which of the functions below fits */
   larder_operation operation;
   uint64_t user_data;
-  size_t count;     /* blocks */
+  size_t count;     /* blocks; of a prefetch: in memory now */
   uint32_t leading; /* of a wait */
   larder_code code; /* of the operation as a whole: LARDER_OK, LARDER_CANCELLED, ... */
 } larder_completion_info;

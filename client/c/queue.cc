@@ -58,9 +58,10 @@ Status Describe(const larder_completion* completion, larder_completion_info* inf
   out.user_data = done.user_data;
   out.leading = done.leading;
   out.code = static_cast<larder_code>(done.status.code());
-  out.count = done.kind == CompletionKind::kMatch ? done.match.estimate_us.size()
-              : done.kind == CompletionKind::kGet ? done.blocks.size()
-                                                  : done.puts.size();
+  out.count = done.kind == CompletionKind::kMatch      ? done.match.estimate_us.size()
+              : done.kind == CompletionKind::kGet      ? done.blocks.size()
+              : done.kind == CompletionKind::kPrefetch ? static_cast<size_t>(done.count)
+                                                       : done.puts.size();
   WriteSized(out, info);
   return Status::Ok();
 }
@@ -114,6 +115,18 @@ larder_code larder_submit_wait(larder_queue* queue, larder_namespace* ns, const 
                     queue, ns, operation, [&] { return ReadWait(request, &ask); },
                     [&](Client* client, CompletionQueue* into) {
                       return client->SubmitWait(into, user_data, ns->handle, ask.request, ask.options);
+                    }),
+                error);
+}
+
+larder_code larder_submit_prefetch(larder_queue* queue, larder_namespace* ns,
+                                   const larder_wait_request* request, uint64_t user_data,
+                                   larder_operation* operation, larder_error* error) {
+  PrefetchAsk ask;
+  return Answer(SubmitTo(
+                    queue, ns, operation, [&] { return ReadPrefetch(request, &ask); },
+                    [&](Client* client, CompletionQueue* into) {
+                      return client->SubmitPrefetch(into, user_data, ns->handle, ask.request, ask.options);
                     }),
                 error);
 }

@@ -32,6 +32,13 @@ struct WaitAsk {
 };
 Status ReadWait(const larder_wait_request* given, WaitAsk* ask);
 
+struct PrefetchAsk {
+  std::vector<ChainHash> chain;
+  PrefetchRequest request;
+  CallOptions options;
+};
+Status ReadPrefetch(const larder_wait_request* given, PrefetchAsk* ask);
+
 struct GetAsk {
   std::vector<GetItem> items;
   CallOptions options;

@@ -84,7 +84,8 @@ Envelope Core::EnvelopeFor(const Call& call) const {
     const uint64_t left_us =
         call.operation->deadline_us > now_us_ ? call.operation->deadline_us - now_us_ : 1;
     // A wait's answer at the deadline has to be here by then.
-    const uint64_t margin_us = call.verb == Verb::kWait ? std::min<uint64_t>(left_us / 4, 100'000) : 0;
+    const bool at_deadline = call.verb == Verb::kWait || call.verb == Verb::kPrefetch;
+    const uint64_t margin_us = at_deadline ? std::min<uint64_t>(left_us / 4, 100'000) : 0;
     envelope.deadline_us = static_cast<uint32_t>(std::min<uint64_t>(left_us - margin_us, UINT32_MAX));
   }
   return envelope;
@@ -131,6 +132,8 @@ void Core::SendWaiting(Link* link, std::unique_ptr<Call> owned) {
       return SendMatch(link, call);
     case Verb::kWait:
       return SendWait(link, call);
+    case Verb::kPrefetch:
+      return SendPrefetch(link, call);
     case Verb::kRemove:
       return SendRemove(link, call);
     case Verb::kClear: {
@@ -232,6 +235,8 @@ void Core::OnReply(Link* link, Call* call, const Envelope& envelope, ByteView re
       return OnMatchReply(std::move(owned), link, record);
     case Verb::kWait:
       return OnWaitReply(std::move(owned), link, record);
+    case Verb::kPrefetch:
+      return OnPrefetchReply(std::move(owned), link, record);
     case Verb::kRemove:
       return OnRemoveReply(std::move(owned), link, record);
     case Verb::kClear:
@@ -273,6 +278,7 @@ void Core::FailCall(std::unique_ptr<Call> call, Presence reason, const Status& w
     }
     case Verb::kMatch:
     case Verb::kWait:
+    case Verb::kPrefetch:
       return NextHome(operation, call->keys, reason);
     case Verb::kRemove:
       if (operation->status.ok()) operation->status = why;

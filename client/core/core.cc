@@ -70,6 +70,13 @@ void Core::Start(Operation* operation) {
       RouteKeys(wait, {{}, true, 0}, Presence::kUnreachable);
       break;
     }
+    case Kind::kPrefetch: {
+      auto* prefetch = static_cast<PrefetchOperation*>(operation);
+      ++stats_.prefetches;
+      prefetch->open_items = prefetch->chain->size();
+      RouteKeys(prefetch, {{}, true, 0}, Presence::kUnreachable);
+      break;
+    }
     case Kind::kRemove: {
       auto* remove = static_cast<RemoveOperation*>(operation);
       const uint32_t copies = std::max<uint32_t>(options_.client.replicas, 1);
@@ -222,8 +229,9 @@ void Core::SettleRest(Operation* operation, Code why) {
     }
     return;
   }
-  if (operation->kind != Kind::kMatch && operation->kind != Kind::kWait && operation->open_items != 0 &&
-      operation->status.ok()) {
+  const bool partial = operation->kind == Kind::kMatch || operation->kind == Kind::kWait ||
+                       operation->kind == Kind::kPrefetch;  // what is known by now is an answer
+  if (!partial && operation->open_items != 0 && operation->status.ok()) {
     operation->status = status;
     if (operation->kind == Kind::kOpen) {
       operation->status =
@@ -269,6 +277,10 @@ void Core::Finish(Operation* operation) {
     case Kind::kWait:
       completion.kind = CompletionKind::kWait;
       completion.leading = static_cast<WaitOperation*>(operation)->leading;
+      break;
+    case Kind::kPrefetch:
+      completion.kind = CompletionKind::kPrefetch;
+      completion.count = static_cast<PrefetchOperation*>(operation)->blocks;
       break;
     case Kind::kRemove:
       completion.count = static_cast<RemoveOperation*>(operation)->removed;

@@ -187,14 +187,16 @@ class Core {
   void OnCommitReply(std::unique_ptr<Call> call, Link* link, ByteView record);
   void SettleCopy(PutOperation* operation, uint32_t item, PutState state, const Status& why);
 
-  // keys.cc: match, wait, remove, touch, pins
+  // keys.cc: match, wait, prefetch, remove, touch, pins
   void RouteKeys(Operation* operation, const KeySubset& keys, Presence reason);
   void QueueKeys(Operation* operation, Peer* peer, KeySubset keys);
   void SendMatch(Link* link, Call* call);
   void SendWait(Link* link, Call* call);
+  void SendPrefetch(Link* link, Call* call);
   void SendRemove(Link* link, Call* call);
   void OnMatchReply(std::unique_ptr<Call> call, Link* link, ByteView record);
   void OnWaitReply(std::unique_ptr<Call> call, Link* link, ByteView record);
+  void OnPrefetchReply(std::unique_ptr<Call> call, Link* link, ByteView record);
   void OnRemoveReply(std::unique_ptr<Call> call, Link* link, ByteView record);
   size_t CountOf(const Operation* operation, const KeySubset& keys) const;
   void NextHome(Operation* operation, const KeySubset& keys, Presence reason);

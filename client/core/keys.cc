@@ -1,4 +1,4 @@
-// What is asked by key alone: match, wait, remove, touch, and the pins that matches took.
+// What is asked by key alone: match, wait, prefetch, remove, touch, and the pins that matches took.
 #include <algorithm>
 #include <cstring>
 
@@ -16,6 +16,8 @@ const std::vector<ChainHash>& ChainOf(const Operation* operation) {
       return *static_cast<const MatchOperation*>(operation)->chain;
     case Kind::kWait:
       return *static_cast<const WaitOperation*>(operation)->chain;
+    case Kind::kPrefetch:
+      return *static_cast<const PrefetchOperation*>(operation)->chain;
     case Kind::kRemove:
       return static_cast<const RemoveOperation*>(operation)->hashes;
     default:
@@ -26,8 +28,24 @@ const std::vector<ChainHash>& ChainOf(const Operation* operation) {
 size_t HashesMaxOf(const Operation* operation) {
   if (operation->kind == Kind::kRemove) return kRemoveHashesMax;
   if (operation->kind == Kind::kWait) return kHashesMax;
+  if (operation->kind == Kind::kPrefetch) {
+    return std::max<size_t>(kBlocksMax / static_cast<const PrefetchOperation*>(operation)->groups.size(), 1);
+  }
   const size_t groups = static_cast<const MatchOperation*>(operation)->groups.size();
   return std::min<size_t>(kHashesMax, kMessageBytesMax / 4 * 3 / groups);  // one byte a cell in the answer
+}
+
+Verb VerbOf(Kind kind) {
+  switch (kind) {
+    case Kind::kMatch:
+      return Verb::kMatch;
+    case Kind::kWait:
+      return Verb::kWait;
+    case Kind::kPrefetch:
+      return Verb::kPrefetch;
+    default:
+      return Verb::kRemove;
+  }
 }
 
 uint32_t IndexOf(const KeySubset& keys, size_t position) {
@@ -114,9 +132,7 @@ void Core::QueueKeys(Operation* operation, Peer* peer, KeySubset keys) {
     call->operation = operation;
     call->peer = peer;
     call->name_space = operation->name_space;
-    call->verb = operation->kind == Kind::kMatch  ? Verb::kMatch
-                 : operation->kind == Kind::kWait ? Verb::kWait
-                                                  : Verb::kRemove;
+    call->verb = VerbOf(operation->kind);
     if (count <= most) {
       call->keys = std::move(keys);
     } else {
@@ -148,6 +164,16 @@ void Core::SendWait(Link* link, Call* call) {
   wait.groups = operation->groups;
   auto payload = AddHashes(HashesOf(operation->chain, call->keys), &wait);
   Transmit(link, Encode(EnvelopeFor(*call), wait), std::move(payload));
+}
+
+void Core::SendPrefetch(Link* link, Call* call) {
+  const auto* operation = static_cast<const PrefetchOperation*>(call->operation);
+  larder::Prefetch prefetch;
+  prefetch.number = link->namespaces[call->name_space].number;
+  prefetch.rectangle = operation->rectangle;
+  prefetch.groups = operation->groups;
+  auto payload = AddHashes(HashesOf(operation->chain, call->keys), &prefetch);
+  Transmit(link, Encode(EnvelopeFor(*call), prefetch), std::move(payload));
 }
 
 void Core::SendRemove(Link* link, Call* call) {
@@ -218,6 +244,21 @@ void Core::OnWaitReply(std::unique_ptr<Call> call, Link* link, ByteView record) 
   wait->open_items -= count;
   if (wait->leading == 0) wait->open_items = 0;  // nothing that still comes can change the answer
   MayComplete(wait);
+}
+
+void Core::OnPrefetchReply(std::unique_ptr<Call> call, Link* link, ByteView record) {
+  auto* prefetch = static_cast<PrefetchOperation*>(call->operation);
+  const size_t count = CountOf(prefetch, call->keys);
+  PrefetchReply reply;
+  const Status decoded = Decode(record, &reply);
+  if (!decoded.ok() || reply.blocks > count * prefetch->groups.size()) {
+    Misbehaved(link,
+               decoded.ok() ? "a Prefetch reply with more blocks than were asked for" : decoded.ToString());
+    return NextHome(prefetch, call->keys, Presence::kRefused);
+  }
+  prefetch->blocks += reply.blocks;
+  prefetch->open_items -= count;
+  MayComplete(prefetch);
 }
 
 void Core::OnRemoveReply(std::unique_ptr<Call> call, Link* link, ByteView record) {

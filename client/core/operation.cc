@@ -161,6 +161,18 @@ Result<std::unique_ptr<Operation>> MakeWait(const NamespaceHandle& ns, const Wai
   return std::unique_ptr<Operation>(std::move(operation));
 }
 
+Result<std::unique_ptr<Operation>> MakePrefetch(const NamespaceHandle& ns, const PrefetchRequest& request) {
+  LARDER_RETURN_IF_ERROR(CheckNamespace(ns));
+  LARDER_RETURN_IF_ERROR(CheckChain(request.chain.size()));
+  LARDER_RETURN_IF_ERROR(CheckGroups(request.groups.size()));
+  auto operation = std::make_unique<PrefetchOperation>();
+  LARDER_RETURN_IF_ERROR(PickRectangle(ns, request.whole, request.rectangle, &operation->rectangle));
+  operation->name_space = ns.index;
+  operation->chain = std::make_shared<std::vector<ChainHash>>(request.chain.begin(), request.chain.end());
+  operation->groups = request.groups;
+  return std::unique_ptr<Operation>(std::move(operation));
+}
+
 Result<std::unique_ptr<Operation>> MakeRemove(const NamespaceHandle& ns, std::span<const ChainHash> hashes,
                                               std::span<const uint16_t> groups) {
   LARDER_RETURN_IF_ERROR(CheckNamespace(ns));

@@ -14,7 +14,7 @@ namespace larder::client {
 
 struct Call;
 
-enum class Kind : uint8_t { kOpen, kMatch, kGet, kPut, kWait, kRemove, kClear, kPing };
+enum class Kind : uint8_t { kOpen, kMatch, kGet, kPut, kWait, kPrefetch, kRemove, kClear, kPing };
 
 struct Operation {
   explicit Operation(Kind of) : kind(of) {}
@@ -107,6 +107,14 @@ struct WaitOperation : Operation {
   uint32_t leading = 0;  // upper bound so far
 };
 
+struct PrefetchOperation : Operation {
+  PrefetchOperation() : Operation(Kind::kPrefetch) {}
+  std::shared_ptr<const std::vector<ChainHash>> chain;  // shared with messages that are being sent
+  std::vector<uint16_t> groups;
+  Rectangle rectangle;
+  uint64_t blocks = 0;  // in memory, of those that were answered for
+};
+
 struct RemoveOperation : Operation {
   RemoveOperation() : Operation(Kind::kRemove) {}
   std::vector<ChainHash> hashes;
@@ -144,6 +152,7 @@ Result<std::unique_ptr<Operation>> MakeMatch(const NamespaceHandle& ns, const Ma
 Result<std::unique_ptr<Operation>> MakeGet(const NamespaceHandle& ns, std::span<const GetItem> items);
 Result<std::unique_ptr<Operation>> MakePut(const NamespaceHandle& ns, std::span<const PutItem> items);
 Result<std::unique_ptr<Operation>> MakeWait(const NamespaceHandle& ns, const WaitRequest& request);
+Result<std::unique_ptr<Operation>> MakePrefetch(const NamespaceHandle& ns, const PrefetchRequest& request);
 // The blocks that a report names.
 Result<std::vector<BlockRef>> BlocksOf(const NamespaceHandle& ns, const ReportRequest& request);
 Result<std::unique_ptr<Operation>> MakeRemove(const NamespaceHandle& ns, std::span<const ChainHash> hashes,

@@ -148,6 +148,9 @@ static const char* PutsMatchesGetsAndWaits(const char* endpoint) {
   wait.deadline_us = 1000000;  // the answer is to be back by then, also on a busy machine
   CHECK_OK(larder_wait(session.ns, &wait, &leading, error));
   CHECK(leading == kBlocks);
+  uint64_t there = 0;
+  CHECK_OK(larder_prefetch(session.ns, &wait, &there, error));
+  CHECK(there == kBlocks && larder_prefetch(session.ns, NULL, &there, NULL) == LARDER_INVALID);
   larder_stats stats = {.size = sizeof stats};
   CHECK_OK(larder_client_stats(session.client, &stats, error));
   CHECK(stats.hits == kBlocks - 1 && stats.stored == kBlocks && stats.nodes_connected == 1);

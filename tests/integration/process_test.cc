@@ -162,6 +162,36 @@ TEST(Process, BlocksOnSsdSurviveKilling) {
   EXPECT_GT(promised.size(), 100u) << "how many depends on the disk: what it is too slow for is dropped";
 }
 
+TEST(Process, APrefetchBringsBlocksUpFromSsd) {
+  const ScratchFolder folder;
+  NodeProcess node({"--memory=8MiB", "--ssd=" + folder.path + "/ssd", "--ssd-bytes=512MiB",
+                    "--ssd-segment-bytes=16MiB", "--ssd-promote-after=0"});
+  ASSERT_TRUE(node.serves());
+  auto client = OpenClient(node.data());
+  ASSERT_NE(client, nullptr);
+  const NamespaceHandle handle = OpenOpaque(client.get());
+  ASSERT_TRUE(Eventually([&] { return PutOne(client.get(), handle, 0).there(); }));
+  for (uint32_t i = 1; i < 600; i++) (void)PutOne(client.get(), handle, i);
+  std::vector<uint32_t> cold;
+  ASSERT_TRUE(Eventually([&] {
+    cold = OnSsd(client.get(), handle, 0, 600);
+    return cold.size() >= 8;
+  }));
+  cold.resize(8);
+  std::vector<ChainHash> chain;
+  for (const uint32_t i : cold) chain.push_back(Key(i));
+  chain.push_back(Key(999'999));  // nowhere
+  PrefetchRequest request;
+  request.chain = chain;
+  const Result<uint64_t> blocks = client->Prefetch(handle, request, {.deadline_us = 20'000'000});
+  ASSERT_TRUE(blocks.ok()) << blocks.status().ToString();
+  EXPECT_EQ(blocks.value(), cold.size());
+  const MatchResult match = client->Match(handle, {.chain = chain});
+  for (size_t i = 0; i < cold.size(); i++) EXPECT_EQ(match.presence[i], Presence::kRam) << i;
+  for (const uint32_t i : cold) EXPECT_EQ(GetOne(client.get(), handle, i).outcome, Outcome::kHit);
+  EXPECT_EQ(client->stats().prefetches, 1u);
+}
+
 TEST(Process, AKilledNodeCostsOnlyItsOwnBlocks) {
   NodeProcess first({"--node-id=a"});
   ASSERT_TRUE(first.serves());

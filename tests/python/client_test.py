@@ -45,6 +45,8 @@ class Blocking(NodeCase):
         self.assertTrue((target[:6] == source).all())
         self.assertEqual(space.wait(hashes), 6)
         self.assertEqual(space.wait(longer, deadline_ms=1000), 6)
+        self.assertEqual(space.prefetch(longer), 6)
+        self.assertEqual(space.client.stats()["prefetches"], 1)
 
     def test_one_buffer_of_hashes_is_as_good_as_a_list(self):
         space = self.space()
@@ -262,6 +264,7 @@ class Asynchronous(NodeCase):
         async def main():
             waiting = asyncio.create_task(space.wait_async(hashes))
             put = await space.put_async(hashes, source)
+            self.assertEqual(await space.prefetch_async(hashes), 8)
             got = await asyncio.gather(*[space.get_async(hashes[at:at + 2], target[at:at + 2]) for at in (0, 2, 4, 6)])
             match = await space.match_async(hashes)
             return put.there, [each.hits for each in got], match.usable, await waiting

@@ -73,7 +73,7 @@ class Queue:
         """Up to `max` completions (64 at most), oldest first; waits for the first one for so long.
 
         `completion.token` is what was submitted with it, `completion.result` a MatchResult, GetResult, PutResult, or the
-        number of leading blocks of a wait; `completion.code` is 0, or why it ended early (`Code.CANCELLED`)."""
+        number of leading blocks of a wait, or of blocks in memory of a prefetch; `completion.code` is 0, or why it ended early (`Code.CANCELLED`)."""
         return self._native.poll(max, int(timeout_ms * 1000))
 
     def __len__(self) -> int:
@@ -363,6 +363,51 @@ class Namespace:
     ) -> int:
         """`wait` that completes in `queue`."""
         return self._native.submit_wait(queue._native, token, hashes, groups, rectangle, _us(deadline_ms), priority)
+
+    def prefetch(
+        self,
+        hashes: Hashes,
+        *,
+        groups: Sequence[int] | None = None,
+        rectangle: Rectangle | None = None,
+        deadline_ms: float | None = None,
+        priority: Priority = Priority.INTERACTIVE,
+    ) -> int:
+        """For a request that waits its turn: moves blocks from their nodes' SSDs into their memory. Returns when all are there,
+        or at the deadline: how many blocks (hashes times groups) are in memory. Nothing is pinned."""
+        return self._native.prefetch(hashes, groups, rectangle, _us(deadline_ms), priority)
+
+    async def prefetch_async(
+        self,
+        hashes: Hashes,
+        *,
+        groups: Sequence[int] | None = None,
+        rectangle: Rectangle | None = None,
+        deadline_ms: float | None = None,
+        priority: Priority = Priority.INTERACTIVE,
+    ) -> int:
+        """`prefetch` for asyncio."""
+        _, found = await self._client._run(
+            lambda queue, token: self._native.submit_prefetch(
+                queue, token, hashes, groups, rectangle, _us(deadline_ms), priority
+            )
+        )
+        blocks: int = found
+        return blocks
+
+    def submit_prefetch(
+        self,
+        queue: Queue,
+        token: Any,
+        hashes: Hashes,
+        *,
+        groups: Sequence[int] | None = None,
+        rectangle: Rectangle | None = None,
+        deadline_ms: float | None = None,
+        priority: Priority = Priority.INTERACTIVE,
+    ) -> int:
+        """`prefetch` that completes in `queue`."""
+        return self._native.submit_prefetch(queue._native, token, hashes, groups, rectangle, _us(deadline_ms), priority)
 
     # --- blocks
 

@@ -164,6 +164,9 @@ class Namespace:
     def wait(
         self, hashes: _Hashes, groups: _Groups, rectangle: _Rectangle | None, deadline_us: int, priority: int, /
     ) -> int: ...
+    def prefetch(
+        self, hashes: _Hashes, groups: _Groups, rectangle: _Rectangle | None, deadline_us: int, priority: int, /
+    ) -> int: ...
     def get(self, hashes: _Hashes, into: Any, groups: Any, rectangles: Any, deadline_us: int, priority: int, /) -> GetResult: ...
     def put(
         self,
@@ -191,6 +194,17 @@ class Namespace:
         /,
     ) -> int: ...
     def submit_wait(
+        self,
+        queue: Queue,
+        token: Any,
+        hashes: _Hashes,
+        groups: _Groups,
+        rectangle: _Rectangle | None,
+        deadline_us: int,
+        priority: int,
+        /,
+    ) -> int: ...
+    def submit_prefetch(
         self,
         queue: Queue,
         token: Any,

@@ -100,7 +100,8 @@ nb::dict Stats(ClientHandle& self) {
   add("timed_out", stats->timed_out), add("bytes_pulled", stats->bytes_pulled), add("puts", stats->puts);
   add("stored", stats->stored), add("exists", stats->exists), add("differs", stats->differs);
   add("not_stored", stats->not_stored), add("bytes_put", stats->bytes_put), add("matches", stats->matches);
-  add("waits", stats->waits), add("reconnects", stats->reconnects), add("peers_down", stats->peers_down);
+  add("waits", stats->waits), add("prefetches", stats->prefetches), add("reconnects", stats->reconnects),
+      add("peers_down", stats->peers_down);
   add("reports", stats->reports), add("operations", stats->operations);
   add("bytes_in_flight", stats->bytes_in_flight), add("bytes_in_flight_peak", stats->bytes_in_flight_peak);
   nb::dict reasons;

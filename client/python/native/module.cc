@@ -47,6 +47,7 @@ nb::object ResultOf(const larder_completion* done, const Pending& pending,
     }
     return nb::cast(std::move(result));
   }
+  if (pending.kind == LARDER_COMPLETED_PREFETCH) return nb::cast(info.count);
   return nb::cast(info.leading);
 }
 

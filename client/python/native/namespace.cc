@@ -143,6 +143,17 @@ uint32_t Wait(NamespaceHandle& self, nb::handle hashes, nb::handle groups, nb::h
   return leading;
 }
 
+uint64_t Prefetch(NamespaceHandle& self, nb::handle hashes, nb::handle groups, nb::handle rectangle,
+                  uint64_t deadline_us, uint32_t priority) {
+  const KeyAsk ask(hashes, groups, rectangle, deadline_us, priority);
+  const auto request = ask.Raw<larder_wait_request>();
+  uint64_t blocks = 0;
+  self.client->Call([&](larder_client*, larder_error* error) {
+    return larder_prefetch(self.raw, &request, &blocks, error);
+  });
+  return blocks;
+}
+
 GetResult Get(NamespaceHandle& self, nb::handle hashes, nb::handle into, nb::handle groups,
               nb::handle rectangles, uint64_t deadline_us, uint32_t priority) {
   const BlockAsk ask(hashes, into, true, groups, rectangles, deadline_us, priority);
@@ -195,6 +206,18 @@ larder_operation SubmitWait(NamespaceHandle& self, QueueHandle& queue, nb::objec
                         return larder_submit_wait(queue.raw(), self.raw, &request, user_data, operation,
                                                   error);
                       });
+}
+
+larder_operation SubmitPrefetch(NamespaceHandle& self, QueueHandle& queue, nb::object token,
+                                nb::handle hashes, nb::handle groups, nb::handle rectangle,
+                                uint64_t deadline_us, uint32_t priority) {
+  const KeyAsk ask(hashes, groups, rectangle, deadline_us, priority);
+  const auto request = ask.Raw<larder_wait_request>();
+  return queue.Submit(
+      {LARDER_COMPLETED_PREFETCH, request.count, ask.group_count(), std::move(token), nullptr},
+      [&](uint64_t user_data, larder_operation* operation, larder_error* error) {
+        return larder_submit_prefetch(queue.raw(), self.raw, &request, user_data, operation, error);
+      });
 }
 
 larder_operation SubmitGet(NamespaceHandle& self, QueueHandle& queue, nb::object token, nb::handle hashes,
@@ -271,12 +294,15 @@ void BindNamespace(nb::module_& module) {
                    })
       .def("match", &Match, nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg(), nb::arg(), nb::arg())
       .def("wait", &Wait, nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg(), nb::arg())
+      .def("prefetch", &Prefetch, nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg(), nb::arg())
       .def("get", &Get, nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg(), nb::arg())
       .def("put", &Put, nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg().none(),
            nb::arg().none(), nb::arg(), nb::arg(), nb::arg())
       .def("submit_match", &SubmitMatch, nb::arg(), nb::arg().none(), nb::arg(), nb::arg().none(),
            nb::arg().none(), nb::arg(), nb::arg(), nb::arg())
       .def("submit_wait", &SubmitWait, nb::arg(), nb::arg().none(), nb::arg(), nb::arg().none(),
+           nb::arg().none(), nb::arg(), nb::arg())
+      .def("submit_prefetch", &SubmitPrefetch, nb::arg(), nb::arg().none(), nb::arg(), nb::arg().none(),
            nb::arg().none(), nb::arg(), nb::arg())
       .def("submit_get", &SubmitGet, nb::arg(), nb::arg().none(), nb::arg(), nb::arg(), nb::arg().none(),
            nb::arg().none(), nb::arg(), nb::arg())

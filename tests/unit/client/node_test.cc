@@ -138,6 +138,8 @@ TEST_F(RealNode, PutsMatchesGetsWaitsAndTouches) {
   EXPECT_EQ(client_->Wait(ns_, wait, {.deadline_us = 1'000'000}), 16u);
   wait.chain = chain;
   EXPECT_EQ(client_->Wait(ns_, wait), 16u);
+  const Result<uint64_t> there = client_->Prefetch(ns_, {.chain = longer});
+  EXPECT_TRUE(there.ok() && there.value() == 16u) << "what is nowhere is not waited for";
   TouchRequest touch;
   touch.chain = chain;
   touch.usable_length = 16;
