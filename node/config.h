@@ -138,6 +138,8 @@ namespace larder::node {
     "namespaces known at once") \
   X(Count,    miss_memory_entries, "miss_memory_entries", "1048576", "0", "67108864", \
     "how many blocks that left are remembered, so that a miss can say why; 16 bytes each") \
+  X(Count,    reader_memory_entries, "reader_memory_entries", "1048576", "0", "67108864", \
+    "how many reads are remembered, so that a quarantine can say who read what; 16 bytes each") \
   X(List,     ssd,            "ssd",            "",    "", "", \
     "directories for blocks that memory does not hold, one a disk; empty: none") \
   X(Bytes,    ssd_bytes,      "ssd_bytes",      "0",   "0", "1024PiB", \

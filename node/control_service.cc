@@ -82,6 +82,26 @@ void Fill(const BlockStory& story, api::ExplainResponse::Block* out) {
   }
 }
 
+void Fill(const QuarantineView& view, api::QuarantineState* out) {
+  for (const QuarantineView::Rule& each : view.rules) {
+    api::QuarantineState::Rule* rule = out->add_rules();
+    rule->set_writer(ToHex(each.rule.writer));
+    rule->set_since_unix_ms(each.rule.since_ms);
+    rule->set_set_unix_ms(each.rule.set_ms);
+    rule->set_because(ToHex(each.rule.because));
+    for (const auto& [credential, note] : each.readers) {
+      api::QuarantineState::Reader* reader = rule->add_readers();
+      reader->set_credential(ToHex(credential));
+      reader->set_first_unix_ms(note.first_ms);
+      reader->set_blocks(note.blocks);
+    }
+  }
+  out->set_bypass(view.bypass);
+  out->set_dropped_pieces(view.dropped);
+  out->set_readers_forgotten(view.readers_forgotten);
+  out->set_kept(view.kept);
+}
+
 // Takes as long for a wrong token as for a right one.
 bool SameSecret(std::string_view a, std::string_view b) {
   unsigned char differs = a.size() == b.size() ? 0 : 1;
@@ -228,7 +248,53 @@ class Service final : public api::Control::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status GetQuarantine(grpc::ServerContext* context, const api::GetQuarantineRequest*,
+                             api::QuarantineState* out) override {
+    return Operate(*context, out, [](Node&) { return Status::Ok(); });
+  }
+
+  grpc::Status AddQuarantine(grpc::ServerContext* context, const api::AddQuarantineRequest* in,
+                             api::QuarantineState* out) override {
+    return Operate(*context, out, [&](Node& node) {
+      Digest writer;
+      LARDER_RETURN_IF_ERROR(FromHex(in->writer(), &writer));
+      return node.AddQuarantine(writer, in->since_unix_ms(), in->transitive());
+    });
+  }
+
+  grpc::Status LiftQuarantine(grpc::ServerContext* context, const api::LiftQuarantineRequest* in,
+                              api::QuarantineState* out) override {
+    return Operate(*context, out, [&](Node& node) {
+      Digest writer;
+      LARDER_RETURN_IF_ERROR(FromHex(in->writer(), &writer));
+      return node.LiftQuarantine(writer);
+    });
+  }
+
+  grpc::Status SetBypass(grpc::ServerContext* context, const api::SetBypassRequest* in,
+                         api::QuarantineState* out) override {
+    return Operate(*context, out, [&](Node& node) { return node.SetBypass(in->on()); });
+  }
+
  private:
+  // What only operators may do; the state afterwards is the answer.
+  template <typename Work>
+  grpc::Status Operate(const grpc::ServerContext& context, api::QuarantineState* out, const Work& work) {
+    Node* node = node_.load();
+    if (node == nullptr) return Starting();
+    const Access access = AccessOf(context);
+    if (!access.allowed) return Denied();
+    if (!access.tenant.empty()) {
+      return {grpc::StatusCode::PERMISSION_DENIED,
+              "a tenant's credential may not do this; use an operator's"};
+    }
+    if (const Status status = work(*node); !status.ok()) return FromStatus(status);
+    const Result<QuarantineView> view = node->ViewQuarantine();
+    if (!view.ok()) return FromStatus(view.status());
+    Fill(view.value(), out);
+    return grpc::Status::OK;
+  }
+
   static void FillSsd(Node* node, const ssd::TierStats& stats, api::Ssd* out) {
     out->set_capacity_bytes(stats.capacity_bytes);
     out->set_live_bytes(stats.live_bytes);

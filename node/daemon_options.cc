@@ -32,6 +32,11 @@ NodeOptions NodeOptionsOf(const LoadedConfig& loaded, const std::string& shm_pat
   out.ssd.start_empty = config.start_empty;
   out.ssd.cluster = config.cluster;
   out.ssd.tier.bytes_per_hour_max = config.ssd_write_per_hour;
+  const std::string kept_in = !config.state_dir.empty() ? config.state_dir
+                              : !config.ssd.empty()     ? config.ssd[0]
+                                                        : std::string();
+  if (!kept_in.empty()) out.quarantine_path = kept_in + "/quarantine";
+  out.owner.reader_memory_entries = count(config.reader_memory_entries);
   out.node_id = config.node_id;
   out.data_listen = config.data_listen;
   out.ucx_listen = config.ucx_listen;

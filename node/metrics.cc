@@ -163,6 +163,15 @@ constexpr Metric kMetrics[] = {
     {{"larder_pins_expired_total", "", "Pins of matches that ran out instead of being released.", kCounter},
      OWNER(pins_expired)},
 
+    {{"larder_quarantined_pieces_total", "", "Pieces dropped because a quarantine rules out their writer.",
+      kCounter},
+     OWNER(quarantined)},
+    {{"larder_quarantine_rules", "", "Writers whose blocks are ruled out.", kGauge}, OWNER(quarantine_rules)},
+    {{"larder_readers_forgotten_total", "", "Notes of who read what that gave way to newer ones.", kCounter},
+     OWNER(readers_forgotten)},
+    {{"larder_bypass", "", "1 while an operator has everything answered as a miss.", kGauge},
+     [](In in, Sink& out) { out.Add(in.owner.bypass ? 1.0 : 0.0); }},
+
     {{"larder_memory_bytes", "bytes",
       "Memory by kind: capacity as configured; slabs, slots and payload each a part of the one before; "
       "metadata "

@@ -3,9 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 
+#include "node/key_sets.h"
 #include "proto/message.h"
 
 namespace larder::node {
@@ -21,27 +20,16 @@ class MissMemory {
   explicit MissMemory(uint32_t entries);
   void Remember(uint64_t fingerprint, Presence reason, uint64_t unix_ms);
   Departure Recall(uint64_t fingerprint) const;
-  void Prefetch(uint64_t fingerprint) const { __builtin_prefetch(&sets_[fingerprint & mask_]); }
-  uint64_t bytes() const { return (mask_ + 1) * sizeof(Set); }
+  void Prefetch(uint64_t fingerprint) const { __builtin_prefetch(sets_.SetOf(fingerprint)); }
+  uint64_t bytes() const { return sets_.bytes(); }
 
  private:
-  struct Entry {
-    uint64_t fingerprint = 0;
-    uint32_t left_s = 0;
-    uint32_t reason = 0;  // 0: empty
+  struct Entry {  // the latest of a set first
+    uint64_t fingerprint;
+    uint32_t left_s;
+    uint32_t reason;  // 0: empty
   };
-  struct alignas(64) Set {
-    Entry entries[4];  // the latest first
-  };
-  static_assert(sizeof(Set) == 64);
-  struct Free {
-    void operator()(void* memory) const { std::free(memory); }
-  };
-
-  const uint64_t mask_;
-  // From calloc: the kernel gives zeroed pages, and only as departures fill them.
-  std::unique_ptr<void, Free> memory_;
-  Set* sets_ = nullptr;
+  KeySets<Entry> sets_;
 };
 
 }  // namespace larder::node

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 #include "node/background.h"
+#include "node/durable_file.h"
 #include "node/node_record.h"
 #include "node/owner_thread.h"
 #include "node/slab_memory.h"
@@ -47,6 +49,8 @@ struct Node::Impl final : OwnerPort, transport::Acceptor {
   }
 
   Status Start();
+  // Changes the rules on the owner's thread, then keeps them.
+  Status ChangeRules(const std::function<Result<Quarantine>(const Owner&)>& change);
   Result<std::unique_ptr<ssd::SsdTier>> OpenSsd();
   Status AddTransport(const char* name, const std::string& address, std::string* bound);
   void Stop();
@@ -85,6 +89,7 @@ struct Node::Impl final : OwnerPort, transport::Acceptor {
 
   // In the order in which they are made; Stop ends them as they depend on each other.
   mutable std::mutex stop_mutex;
+  std::mutex rules_mutex;  // one change of the quarantine at a time, so that the file is the last one's
   std::vector<std::unique_ptr<transport::Transport>> transports;
   std::unique_ptr<Background> background;
   std::unique_ptr<SlabMemory> slabs;
@@ -117,10 +122,13 @@ Status Node::Impl::Start() {
                                        background.get(), [this](std::byte* base) { SlabGone(base); });
   OwnerThreadOptions owner_options{options.owner, options.mailbox_max, options.owner_spin_us,
                                    options.hello_timeout_us};
+  Result<Quarantine> rules = LoadQuarantine(options.quarantine_path);
+  if (!rules.ok()) return rules.status();
   Result<std::unique_ptr<ssd::SsdTier>> tier = OpenSsd();
   if (!tier.ok()) return tier.status();
   owner =
       std::make_unique<OwnerThread>(owner_options, slabs.get(), background.get(), std::move(tier).value());
+  owner->Call([&](Owner& state) { state.SetQuarantine(std::move(rules).value()); });
   disk_listener = owner.get();
   // Once now, and waited for: a namespace that opens must find what a clear before the restart said.
   owner->Call([](Owner& state) { state.OnDisk(transport::NowUs(), UnixMs()); });
@@ -284,6 +292,60 @@ Result<std::vector<BlockStory>> Node::Explain(const Namespace& name_space,
   Result<std::vector<BlockStory>> out = kStopped;
   impl_->owner->Call([&](Owner& owner) { out = owner.Explain(name_space, blocks); });
   return out;
+}
+
+Status Node::Impl::ChangeRules(const std::function<Result<Quarantine>(const Owner&)>& change) {
+  const std::lock_guard lock(rules_mutex);
+  Status status = kStopped;
+  std::string text;
+  owner->Call([&](Owner& state) {
+    Result<Quarantine> changed = change(state);
+    status = changed.status();
+    if (!changed.ok()) return;
+    text = changed.value().Text();
+    state.SetQuarantine(std::move(changed).value());
+  });
+  if (!status.ok() || options.quarantine_path.empty()) return status;
+  const Status kept = ReplaceFile(options.quarantine_path, text);
+  if (kept.ok()) return kept;
+  return {kept.code(), "in force now, but a restart will not know it: " + kept.text()};
+}
+
+Status Node::AddQuarantine(const Digest& writer, uint64_t since_ms, bool transitive) {
+  const QuarantineRule rule{writer, since_ms, UnixMs(), writer};
+  return impl_->ChangeRules([&](const Owner& owner) { return owner.WithRule(rule, transitive); });
+}
+
+Status Node::LiftQuarantine(const Digest& writer) {
+  return impl_->ChangeRules([&](const Owner& owner) -> Result<Quarantine> {
+    Quarantine rules = owner.quarantine();
+    if (!rules.Lift(writer)) return Status(Code::kNotFound, "no rule for the writer " + ToHex(writer));
+    return rules;
+  });
+}
+
+Status Node::SetBypass(bool on) {
+  return impl_->ChangeRules([&](const Owner& owner) -> Result<Quarantine> {
+    Quarantine rules = owner.quarantine();
+    rules.bypass = on;
+    return rules;
+  });
+}
+
+Result<QuarantineView> Node::ViewQuarantine() const {
+  QuarantineView view;
+  const bool ran = impl_->owner->Call([&](Owner& owner) {
+    for (const QuarantineRule& rule : owner.quarantine().rules()) {
+      view.rules.push_back({rule, owner.ReadersOf(rule.writer, rule.since_ms)});
+    }
+    view.bypass = owner.quarantine().bypass;
+    const OwnerStats stats = owner.stats();
+    view.dropped = stats.quarantined;
+    view.readers_forgotten = stats.readers_forgotten;
+  });
+  if (!ran) return kStopped;
+  view.kept = !impl_->options.quarantine_path.empty();
+  return view;
 }
 
 void Node::Accept() {

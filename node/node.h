@@ -47,7 +47,8 @@ struct NodeOptions {
   std::vector<Credential> credentials;  // empty: everybody may come, as anonymous
   std::vector<NodeRecord> peers;        // static membership: the whole list; this node is added when missing
   uint64_t table_epoch = 1;
-  bool held = false;  // lets nobody in before Accept: the table is not known yet
+  std::string quarantine_path;  // file that keeps what operators ruled out; empty: a restart forgets it
+  bool held = false;            // lets nobody in before Accept: the table is not known yet
   transport::TransportOptions transport;
 };
 
@@ -63,6 +64,18 @@ struct NodeInfo {
   std::vector<std::string> remarks;  // of the start, for the log
   uint64_t connections_refused = 0;  // beyond connections_max
   uint64_t hello_timeouts = 0;       // closed because they did not say hello in time
+};
+
+struct QuarantineView {
+  struct Rule {
+    QuarantineRule rule;
+    std::map<Digest, ReaderNote> readers;  // of its writer's blocks, as far as remembered
+  };
+  std::vector<Rule> rules;
+  bool bypass = false;
+  uint64_t dropped = 0;            // pieces, since the node started
+  uint64_t readers_forgotten = 0;  // so the readers may be more
+  bool kept = false;               // over a restart
 };
 
 struct MoverStats {
@@ -82,6 +95,12 @@ class Node {
   Result<std::vector<NamespaceInfo>> Namespaces() const;
   Result<uint64_t> Clear(const Namespace& name_space);
   Result<std::vector<BlockStory>> Explain(const Namespace& name_space, const std::vector<BlockAsked>& blocks);
+  // In force at once when they return, and, with a quarantine_path, after a restart. kUnavailable: in force,
+  // but the file could not be written.
+  Status AddQuarantine(const Digest& writer, uint64_t since_ms, bool transitive);
+  Status LiftQuarantine(const Digest& writer);  // kNotFound: no such rule
+  Status SetBypass(bool on);
+  Result<QuarantineView> ViewQuarantine() const;
   // Of a node that is held.
   void Accept();
   // Pushes a newer table to every client. What it says of this node's own state is taken.

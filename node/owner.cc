@@ -13,6 +13,7 @@ Owner::State::State(const OwnerOptions& given, SlabSource* slabs, Outbox* outbox
       index(given.seed),
       arena(given.memory_bytes, given.slab_bytes_target, slabs),
       misses(given.miss_memory_entries),
+      readers(given.reader_memory_entries),
       ssd(std::move(ssd_given)),
       waits(given.seed),
       family(MakePolicyFamily(given.eviction_policy)),

@@ -13,12 +13,15 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "node/eviction/policy.h"
+#include "node/quarantine.h"
+#include "node/reader_memory.h"
 #include "node/ssd/ssd_tier.h"
 #include "proto/message.h"
 #include "transport/transport.h"
@@ -117,7 +120,8 @@ struct OwnerOptions {
   uint64_t pinned_bytes_per_tenant_max = 0;  // soft pins; 0: half of the memory
   uint64_t pin_us_max = 60'000'000;
   uint32_t namespaces_max = 4096;
-  uint32_t miss_memory_entries = 1 << 20;  // what left and why
+  uint32_t miss_memory_entries = 1 << 20;    // what left and why
+  uint32_t reader_memory_entries = 1 << 20;  // who read whose blocks
   PolicyKind eviction_policy = kPolicyDefault;
   uint64_t seed = 0;  // of the index's hash function
   // Beside an SSD tier. Of the memory, in percent: at so little free the coldest go down, until this is free.
@@ -162,7 +166,7 @@ struct OwnerStats {
            put_busy = 0, put_expired = 0, put_invalid = 0;
   uint64_t waits = 0, waits_timed_out = 0, touches = 0, reports = 0, reports_dropped = 0, removed = 0,
            cleared = 0, evicted = 0, evicted_bytes = 0, expired_requests = 0, busy_answers = 0,
-           pins_expired = 0;
+           pins_expired = 0, quarantined = 0;
   uint64_t miss_by_reason[256] = {};  // by Presence, in Get and Match
   // Between memory and SSD. Dropped: evicted from memory without ever being on SSD, because it was behind.
   uint64_t ssd_hits = 0, ssd_hit_bytes = 0, match_ssd_hits = 0, spilled = 0, spilled_bytes = 0,
@@ -173,6 +177,8 @@ struct OwnerStats {
            waits_open = 0, soft_pins = 0, soft_pinned_bytes = 0, hard_pins = 0, sessions = 0, namespaces = 0,
            metadata_bytes = 0 /* index and policy, by count */, spilling_bytes = 0, cold_gets = 0,
            cold_reads = 0;
+  uint64_t quarantine_rules = 0, readers_forgotten = 0;
+  bool bypass = false;
   bool has_ssd = false;
   ssd::TierStats ssd;
 };
@@ -208,6 +214,13 @@ class Owner {
   // Where blocks are, or why not; kNotFound for a namespace that nobody opened here. Touches nothing.
   Result<std::vector<BlockStory>> Explain(const Namespace& name_space, const std::vector<BlockAsked>& blocks);
   std::vector<ssd::DiskInfo> Disks() const;
+  // In force at once. What is in memory leaves now, what is on SSD when it is read.
+  void SetQuarantine(Quarantine rules);
+  const Quarantine& quarantine() const;
+  // The rules with one more; with `transitive` also those of whoever read from the writer, and so on, as far
+  // as it is remembered. Changes nothing.
+  Result<Quarantine> WithRule(const QuarantineRule& rule, bool transitive) const;
+  std::map<Digest, ReaderNote> ReadersOf(const Digest& writer, uint64_t since_ms) const;
   // Invariants that a test asks for: accounted bytes equal used bytes, lists and counts agree. Empty when
   // well.
   std::string CheckInvariants() const;

@@ -191,6 +191,9 @@ OwnerStats Owner::State::Stats() const {
   out.spilling_bytes = spilling_bytes;
   out.cold_gets = cold_gets.size();
   out.cold_reads = cold_reads.size();
+  out.quarantine_rules = rules.rules().size();
+  out.readers_forgotten = readers.forgotten();
+  out.bypass = rules.bypass;
   out.has_ssd = ssd != nullptr;
   if (ssd != nullptr) out.ssd = ssd->stats();
   return out;

@@ -198,6 +198,10 @@ void Owner::State::OnRead(uint64_t token, ssd::ReadOutcome&& outcome) {
     arena.Free(place);
     return EndRead(token, kNone, current ? Presence::kCorrupt : Presence::kCleared);
   }
+  if (DropIfBanned(read, outcome.header)) {
+    arena.Free(place);
+    return EndRead(token, kNone, Presence::kQuarantined);
+  }
   std::memcpy(arena.Header(place), header.data(), header.size());
   const uint32_t first = index.Find(read.name.space, read.name.hash, read.name.group);
   std::vector<Patch> sources;
@@ -252,6 +256,7 @@ void Owner::State::FinishCold(uint64_t id) {
   session.cold_gets.erase(id);
   const Asker asker{get.session, &session, get.envelope, get.expire_us};
   GetWork work;
+  work.reader = session.writer;
   work.header_bytes += get.blocks.size() * 8;
   uint32_t usable = 0;
   for (ColdGet::Block& block : get.blocks) {
@@ -326,7 +331,7 @@ void Owner::State::OnPrefetch(Asker& asker, const Prefetch& body) {
       }
     }
   }
-  if (ssd == nullptr || refs.empty()) return Answer(asker, PrefetchReply{here});
+  if (ssd == nullptr || refs.empty() || rules.bypass) return Answer(asker, PrefetchReply{here});
   OnColdGet(asker, number, refs, true);
 }
 

@@ -48,12 +48,17 @@ void Owner::State::OnGet(Asker& asker, const Get& body) {
   ++counts.gets;
   counts.get_blocks += body.blocks.size();
   GetWork work;
+  work.reader = asker.session->writer;
   work.reply.blocks.reserve(body.blocks.size());
   work.header_bytes += body.blocks.size() * 8;
   std::vector<Patch> sources;
   for (const BlockRef& ref : body.blocks) {
     const uint32_t first = index.Find(SpaceOf(number), ref.hash, ref.group);
     GetReply::Block& block = work.reply.blocks.emplace_back();
+    if (rules.bypass) {
+      block.presence = Presence::kBypassed;
+      continue;
+    }
     block.presence = Presence::kUncovered;
     if (CoverOf(first, ref.rectangle, &sources)) {
       block.presence = AddPatches(sources, &work, &block);
@@ -107,6 +112,7 @@ Presence Owner::State::AddPatches(const std::vector<Patch>& patches, GetWork* wo
       if (index[patch.entry].hidden == 0) Leave(patch.entry, Presence::kCorrupt);
       return Presence::kUncovered;
     }
+    if (DropIfBanned(patch.entry, header.value())) return Presence::kUncovered;
     headers.push_back(std::move(header).value());
   }
   const size_t segments_before = work->segments.counts.size();
@@ -125,6 +131,11 @@ Presence Owner::State::AddPatches(const std::vector<Patch>& patches, GetWork* wo
     work->header_bytes = header_before;
     block->sources.clear();
     return Presence::kBusy;
+  }
+  for (size_t i = 0; i < headers.size(); ++i) {
+    const Entry& e = index[patches[i].entry];
+    readers.Remember(FingerprintOf(e.space.number, e.hash, e.group), headers[i].writer, work->reader,
+                     unix_ms);
   }
   return Presence::kRam;
 }

@@ -11,6 +11,7 @@ struct Owner::State::GetWork {
   Sending sending;
   uint64_t payload_bytes = 0;
   uint64_t header_bytes = kReplyHeaderSlack;
+  Digest reader{};    // who asks
   bool full = false;  // a bound of one reply was reached: the rest is answered busy
 
   bool Add(const Patch& patch, const Rectangle& piece, const BlockHeader& header, const std::byte* payload,

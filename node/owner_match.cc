@@ -23,6 +23,7 @@ void Owner::State::OnMatch(Asker& asker, const Match& body) {
   }
   ++counts.matches;
   counts.match_keys += keys * groups;
+  if (rules.bypass) return AnswerBypassed(asker, keys * groups);
   MatchReply reply;
   reply.presence.resize(keys * groups);
   const bool pins = body.pin_us != 0 && asker.session->pins.size() < kPinsPerSessionMax;

@@ -43,6 +43,10 @@ void Owner::State::OnReserve(Asker& asker, Reserve&& body) {
     return Refuse(asker, Code::kInvalid,
                   "a reserve names 1 to " + std::to_string(kBlocksMax) + " blocks; split the batch");
   }
+  if (rules.Bans(asker.session->writer, unix_ms)) {
+    return Refuse(asker, Code::kDenied,
+                  "this writer is quarantined here; larderctl quarantine list says since when");
+  }
   eviction_budget = kEvictionsPerRequestMax;
   sweep_budget = kSweepsPerRequestMax;
   ReserveReply reply;
@@ -153,6 +157,7 @@ PutState Owner::State::StoreTicket(const Asker& asker, const Ticket& ticket,
   const uint32_t number = ticket.name.space.number;
   const NamespaceRecord& record = name_spaces[number];
   if (ticket.name.space != SpaceOf(number)) return PutState::kCleared;
+  if (rules.Bans(asker.session->writer, unix_ms)) return PutState::kInvalid;
   if (crc32c.size() != ticket.rectangle.parts()) return PutState::kCorrupt;
   const uint32_t first = index.Find(ticket.name.space, ticket.name.hash, ticket.name.group);
   std::vector<Patch> sources;

@@ -295,6 +295,12 @@ struct Owner::State : private ssd::TierSink {
   // owner_explain.cc
   BlockStory Explain(uint32_t number, const ChainHash& hash, uint16_t group);
 
+  // owner_quarantine.cc
+  void DropBanned();
+  void AnswerBypassed(const Asker& asker, size_t keys);
+  bool DropIfBanned(uint32_t entry, const BlockHeader& header);
+  bool DropIfBanned(const ColdRead& read, const BlockHeader& header);
+
   // owner_wait.cc
   void OnWait(Asker& asker, Wait&& body);
   bool AdvanceWait(uint64_t id);  // true: it goes on waiting
@@ -336,6 +342,8 @@ struct Owner::State : private ssd::TierSink {
   Index index;
   Arena arena;
   MissMemory misses;
+  Quarantine rules;
+  ReaderMemory readers;
   const std::unique_ptr<ssd::SsdTier> ssd;  // null: none
   Waits waits;
   const std::unique_ptr<PolicyFamily> family;

@@ -40,5 +40,13 @@ Status AskClear(const std::string& address, const Globals& globals, const std::s
                 control::v1::ClearResponse* out);
 Status AskExplain(const std::string& address, const Globals& globals,
                   const control::v1::ExplainRequest& request, control::v1::ExplainResponse* out);
+Status AskQuarantine(const std::string& address, const Globals& globals, control::v1::QuarantineState* out);
+Status AskAddQuarantine(const std::string& address, const Globals& globals,
+                        const control::v1::AddQuarantineRequest& request, control::v1::QuarantineState* out);
+Status AskLiftQuarantine(const std::string& address, const Globals& globals,
+                         const control::v1::LiftQuarantineRequest& request,
+                         control::v1::QuarantineState* out);
+Status AskBypass(const std::string& address, const Globals& globals, bool on,
+                 control::v1::QuarantineState* out);
 
 }  // namespace larder::cli

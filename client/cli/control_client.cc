@@ -29,6 +29,7 @@ Status FromGrpc(const std::string& address, const grpc::Status& status) {
     case grpc::StatusCode::NOT_FOUND:
       code = Code::kNotFound;
       break;
+    case grpc::StatusCode::PERMISSION_DENIED:
     case grpc::StatusCode::UNAUTHENTICATED:
       code = Code::kDenied;
       break;
@@ -96,6 +97,30 @@ Status AskClear(const std::string& address, const Globals& globals, const std::s
 Status AskExplain(const std::string& address, const Globals& globals, const api::ExplainRequest& request,
                   api::ExplainResponse* out) {
   return Ask<api::Control>(address, globals.timeout_us, &api::Control::Stub::Explain, request, out,
+                           globals.token);
+}
+
+Status AskQuarantine(const std::string& address, const Globals& globals, api::QuarantineState* out) {
+  return Ask<api::Control>(address, globals.timeout_us, &api::Control::Stub::GetQuarantine,
+                           api::GetQuarantineRequest(), out, globals.token);
+}
+
+Status AskAddQuarantine(const std::string& address, const Globals& globals,
+                        const api::AddQuarantineRequest& request, api::QuarantineState* out) {
+  return Ask<api::Control>(address, globals.timeout_us, &api::Control::Stub::AddQuarantine, request, out,
+                           globals.token);
+}
+
+Status AskLiftQuarantine(const std::string& address, const Globals& globals,
+                         const api::LiftQuarantineRequest& request, api::QuarantineState* out) {
+  return Ask<api::Control>(address, globals.timeout_us, &api::Control::Stub::LiftQuarantine, request, out,
+                           globals.token);
+}
+
+Status AskBypass(const std::string& address, const Globals& globals, bool on, api::QuarantineState* out) {
+  api::SetBypassRequest request;
+  request.set_on(on);
+  return Ask<api::Control>(address, globals.timeout_us, &api::Control::Stub::SetBypass, request, out,
                            globals.token);
 }
 

@@ -42,6 +42,7 @@ int Main(int argc, char** argv) {
   AddStatus(&app, &run);
   AddDoctor(&app, &run);
   AddNamespaces(&app, &run);
+  AddQuarantine(&app, &run);
   AddBlocks(&app, &run);
   AddSizing(&app, &run);
   try {

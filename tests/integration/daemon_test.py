@@ -6,6 +6,7 @@
 Standard library only. Every wait has a bound; every process is ended by its own id.
 """
 import contextlib
+import hashlib
 import http.client
 import json
 import os
@@ -410,6 +411,52 @@ class Tool(Case):
         self.assertEqual((done.returncode, done.stderr.count(b"\n")), (2, 1))
         other = json.loads(node.ctl("--json", "explain", "--tenant", "nobody", key).stdout)["blocks"][0]
         self.assertEqual(other["presence"], "never-stored")
+
+    def test_quarantine_and_bypass_hold_over_a_kill(self):
+        path = self.folder / "credentials.toml"
+        path.write_text("".join(f"[[credentials]]\nname = '{name}'\ntoken = '{name * 4}'\n"
+                                for name in ("writer", "reader", "operator")))
+        (self.folder / "ssd").mkdir()
+        node = self.node("--credentials", str(path), "--ssd", str(self.folder / "ssd"), "--ssd-bytes", "64MiB",
+                         "--ssd-segment-bytes", "4MiB")
+        as_ = {name: {"LARDER_TOKEN": name * 4} for name in ("writer", "reader", "operator")}
+        operate = lambda *argv: node.ctl("--json", *argv, env=as_["operator"])
+        state = lambda done: json.loads(done.stdout)["nodes"][0]
+        self.assertEqual(node.ctl("put", "-", "--name", "n", stdin=b"bad", env=as_["writer"]).returncode, 0)
+        self.assertEqual(node.ctl("put", "-", "--name", "m", stdin=b"good", env=as_["reader"]).returncode, 0)
+        self.assertEqual(node.ctl("get", "n", env=as_["reader"]).stdout, b"bad")
+        done = operate("quarantine", "--writer", "writer", "--since", "1h")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreater(state(done)["dropped_pieces"], 0)
+        self.assertTrue(state(done)["kept"])
+        readers = state(done)["rules"][0]["readers"]
+        self.assertEqual([each["credential"] for each in readers], [hashlib.sha256(b"reader").hexdigest()])
+        done = node.ctl("get", "n", env=as_["reader"])
+        self.assertIn(b"quarantined", done.stderr)
+        self.assertEqual(node.ctl("put", "-", "--name", "o", stdin=b"x", env=as_["writer"]).returncode, 1)
+        self.assertEqual(operate("bypass", "on").returncode, 0)
+        self.assertIn(b"bypassed", node.ctl("get", "m", env=as_["reader"]).stderr)
+        node.end(signal.SIGKILL)
+        node.start()
+        now = state(operate("quarantine", "list"))
+        self.assertTrue(now["bypass"])
+        self.assertEqual(len(now["rules"]), 1)
+        self.assertEqual(operate("bypass", "off").returncode, 0)
+        self.assertEqual(node.ctl("put", "-", "--name", "o", stdin=b"x", env=as_["writer"]).returncode, 1)
+        self.assertEqual(operate("quarantine", "lift", "--writer", "reader").returncode, 1)
+        self.assertEqual(operate("quarantine", "lift", "--writer", "writer").returncode, 0)
+        self.assertEqual(node.ctl("put", "-", "--name", "o", stdin=b"x", env=as_["writer"]).returncode, 0)
+        self.assertEqual(node.ctl("quarantine", "list").returncode, 1, "without a credential")
+        self.assertEqual(operate("quarantine", "--writer", "writer").returncode, 2)
+        self.assertEqual(operate("quarantine", "--writer", "writer", "--since", "soon").returncode, 2)
+
+    def test_a_damaged_quarantine_file_is_refused_with_a_line(self):
+        (self.folder / "state").mkdir()
+        (self.folder / "state" / "quarantine").write_text("nonsense\n")
+        done = run(NODE, "--memory", "64MiB", "--data-listen", "127.0.0.1:0", "--control-listen", "127.0.0.1:0",
+                   "--http-listen", "127.0.0.1:0", "--shm", "false", "--state-dir", str(self.folder / "state"))
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(b"remove it to serve without", done.stderr)
 
     def test_other_bytes_under_a_name_are_refused(self):
         node = self.node()

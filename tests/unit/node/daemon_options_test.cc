@@ -16,7 +16,7 @@ std::string TextOf(const NodeOptions& o) {
   put(o.owner.memory_bytes, o.owner.slab_bytes_target, o.owner.tickets_max, o.owner.tickets_per_session_max,
       o.owner.ticket_stall_us, o.owner.waits_per_session_max, o.owner.waited_keys_max,
       o.owner.pinned_bytes_per_tenant_max, o.owner.pin_us_max, o.owner.namespaces_max,
-      o.owner.miss_memory_entries, o.owner.seed, o.owner.allow_weak_hash,
+      o.owner.miss_memory_entries, o.owner.reader_memory_entries, o.owner.seed, o.owner.allow_weak_hash,
       PolicyName(o.owner.eviction_policy));
   put(o.node_id, o.data_listen, o.ucx_listen, o.shm_path, o.advertise, o.weight, o.zone, o.movers,
       o.connections_max, o.hello_timeout_us, o.requests_per_connection_max, o.mailbox_max, o.owner_spin_us,

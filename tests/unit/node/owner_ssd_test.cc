@@ -147,6 +147,24 @@ TEST(OwnerSsd, WhatLeavesWhileTheDiskIsBehindSaysSo) {
             static_cast<uint64_t>(presences[Presence::kDiskBehind]));
 }
 
+TEST(OwnerSsd, WhatIsQuarantinedOnSsdIsNotServedAfterARestartEither) {
+  Rig rig;
+  rig.Put(1, 200);
+  Digest writer{};
+  writer[0] = static_cast<std::byte>(rig.session);
+  Quarantine rules;
+  ASSERT_TRUE(rules.Add({writer, 0, 1, writer}).ok());
+  rig.test->owner->SetQuarantine(rules);
+  EXPECT_EQ(rig.Get(200).presence, Presence::kQuarantined);  // in memory
+  EXPECT_EQ(rig.Get(1).presence, Presence::kQuarantined);    // on SSD, found out by its record
+  EXPECT_EQ(rig.Get(1).presence, Presence::kQuarantined);
+  rig.Start();
+  rig.test->owner->SetQuarantine(rules);
+  EXPECT_EQ(rig.Get(2).presence, Presence::kQuarantined);
+  for (uint64_t key = 1; key <= 200; ++key) EXPECT_FALSE(IsHit(rig.Get(key).presence)) << key;
+  rig.test->Check();
+}
+
 TEST(OwnerSsd, APutOfWhatIsOnSsdIsAnsweredExists) {
   Rig rig;
   rig.Put(1, 200);

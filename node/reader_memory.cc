@@ -1,0 +1,54 @@
+#include "node/reader_memory.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace larder::node {
+
+size_t ReaderMemory::HashOfDigest::operator()(const Digest& digest) const {
+  size_t hash = 0;
+  std::memcpy(&hash, digest.data(), sizeof hash);  // a digest is one already
+  return hash;
+}
+
+ReaderMemory::ReaderMemory(uint32_t entries) : sets_(entries) {}
+
+uint16_t ReaderMemory::NumberOf(const Digest& credential) {
+  const auto known = numbers_.find(credential);
+  if (known != numbers_.end()) return known->second;
+  if (credentials_.size() > UINT16_MAX) return 0;
+  credentials_.push_back(credential);
+  return numbers_[credential] = static_cast<uint16_t>(credentials_.size() - 1);
+}
+
+void ReaderMemory::Remember(uint64_t fingerprint, const Digest& writer, const Digest& reader,
+                            uint64_t unix_ms) {
+  const Entry fresh{fingerprint, static_cast<uint32_t>(unix_ms / 1000), NumberOf(writer), NumberOf(reader)};
+  Entry* set = sets_.SetOf(fingerprint);
+  for (size_t i = 0; i < sets_.kWays; ++i) {
+    if (set[i].first_s != 0 && set[i].fingerprint == fingerprint && set[i].reader == fresh.reader &&
+        set[i].writer == fresh.writer) {
+      return;
+    }
+  }
+  forgotten_ += set[sets_.kWays - 1].first_s != 0 ? 1 : 0;
+  for (size_t i = sets_.kWays - 1; i > 0; --i) set[i] = set[i - 1];
+  set[0] = fresh;
+}
+
+std::map<Digest, ReaderNote> ReaderMemory::ReadersOf(const Digest& writer, uint64_t since_ms) const {
+  std::map<Digest, ReaderNote> readers;
+  const auto known = numbers_.find(writer);
+  if (known == numbers_.end()) return readers;
+  for (const Entry& entry : sets_.all()) {
+    if (entry.first_s == 0 || entry.writer != known->second || entry.reader == 0) continue;
+    if (entry.first_s < since_ms / 1000) continue;
+    ReaderNote& note = readers[credentials_[entry.reader]];
+    const uint64_t first_ms = uint64_t{entry.first_s} * 1000;
+    note.first_ms = note.blocks == 0 ? first_ms : std::min(note.first_ms, first_ms);
+    ++note.blocks;
+  }
+  return readers;
+}
+
+}  // namespace larder::node
