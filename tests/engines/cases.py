@@ -20,6 +20,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -380,6 +381,30 @@ class Adapters(EngineCase):
         self.assertEqual(self.store(other, [whole], lora=("same", 1, str(two)))[0], (wanted[two], 0))
         self.assertEqual(other.generate([whole], lora=("same", 1, str(two)))[0], (wanted[two], expected_hit(300)))
         other.close()
+
+
+class Cold(EngineCase):
+    """A node with less memory than blocks."""
+
+    def test_blocks_on_ssd_come_up_while_a_request_waits(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        flags = ("--ssd", f"{folder.name}/ssd", "--ssd-bytes", "256MiB", "--ssd-segment-bytes", "16MiB")
+        node = self.node("16MiB", *flags, "--ssd-promote-after", "0")
+        cold, busy = prompt("cold", 900), [prompt(f"busy{at}", 900) for at in range(12)]
+        writer = self.engine("cold-writer", "tiny", config(node))
+        for each in [cold, *busy]:
+            self.store(writer, [each])
+            time.sleep(0.3)  # what the disk has no time for is dropped
+        writer.close()
+        reader = self.engine("cold-reader", "tiny", config(node), max_num_seqs=1)
+        ahead = prompt("ahead", 900)
+        outputs = reader.generate([ahead, cold])  # the second waits until the first has ended
+        self.assertEqual([tokens for tokens, _ in outputs], self.reference([ahead, cold]))
+        counters = reader.call("counters")
+        self.assertEqual([cached for _, cached in outputs], [0, expected_hit(900)])
+        self.assertEqual(counters.get("prefetches"), 900 // CHUNK, counters)
+        self.assert_bytes_equal(writer, reader)
 
 
 class Reset(EngineCase):

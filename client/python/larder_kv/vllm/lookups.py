@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from larder_kv import Namespace, Queue
-from larder_kv._enums import Presence
+from larder_kv._enums import Presence, Priority
 from larder_kv.vllm.geometry import Geometry
 
 MATCH_MS = 1000.0  # a dead node is known to be so at once; this is for one that is busy
 FIRST_WAIT_MS = 2.0  # an answer usually takes less; waiting so long saves a scheduling step
 LATER_WAIT_MS = 0.2
 FRESH_S = 2.0  # an older answer is asked for again
+FETCH_MS = 10_000.0  # for blocks to come up from SSD
+FETCHED = -1  # the completion of a prefetch, beside the rows of an answer
 
 
 class Lookup:
@@ -24,6 +27,7 @@ class Lookup:
         self.asked_s = time.monotonic()
         self.done_s = 0.0
         self.unreached = False
+        self._cold: dict[int, list[int]] = {}  # of each group's row, the chunks on SSD
         self._open = 0
 
     @property
@@ -61,8 +65,28 @@ class Lookup:
                 queue, (self, row), keys, groups=[group.number], rectangle=rectangle, deadline_ms=MATCH_MS
             )
 
+    def fetch_ahead(self, space: Namespace, queue: Queue, geometry: Geometry, keys: bytes, chunks: int) -> int:
+        """Asks for what lies on SSD of the first `chunks` to be in memory when it is loaded; how many chunks, in all groups."""
+        size, asked = len(keys) // self.chunks, 0
+        for row, group in enumerate(geometry.groups):
+            cold = [at for at in self._cold.pop(row, []) if at < chunks]
+            if cold:
+                asked += len(cold)
+                space.submit_prefetch(
+                    queue,
+                    (self, FETCHED),
+                    b"".join(keys[at * size : (at + 1) * size] for at in cold),
+                    groups=[group.number],
+                    rectangle=(0, group.layers, 0, geometry.head_groups),
+                    deadline_ms=FETCH_MS,
+                    priority=Priority.BATCH,  # a load that somebody waits for goes first
+                )
+        return asked
+
     def completed(self, what: Any, result: Any) -> None:
-        """Of one of its operations: a row of the answer, or a wait that ended and what comes after it."""
+        """Of one of its operations: a row of the answer, a wait that ended and what comes after it, or a prefetch."""
+        if what == FETCHED:
+            return
         self._open -= 1
         if callable(what):
             if self._open == 0:
@@ -70,15 +94,18 @@ class Lookup:
             return
         presence = result.presence if result is not None else b""
         self.present[what] = [each < 64 for each in presence] or [False] * self.chunks
+        self._cold[what] = [at for at, each in enumerate(presence) if each == Presence.SSD]
         self.unreached |= not presence or any(each in (Presence.UNREACHABLE, Presence.TIMED_OUT) for each in presence)
         if self._open == 0:
             self.done_s = time.monotonic()
 
 
-def drain(queue: Queue, wait_ms: float) -> None:
-    """Hands completions to their lookups; waits for the first one for so long."""
+def drain(queue: Queue, wait_ms: float, answered: Callable[[Lookup], None]) -> None:
+    """Hands completions to their lookups, and says which have their answer; waits for the first one for so long."""
     while completions := queue.poll(64, wait_ms):
         wait_ms = 0
         for completion in completions:
             lookup, what = completion.token
             lookup.completed(what, completion.result)
+            if lookup.done and what != FETCHED:
+                answered(lookup)

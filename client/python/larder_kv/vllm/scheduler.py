@@ -127,15 +127,32 @@ class SchedulerSide:
     def _settled(self, lookup: Lookup, first: bool) -> bool:
         if lookup.done:
             return True
-        drain(self._queue, FIRST_WAIT_MS if first else LATER_WAIT_MS)
+
+        def answered(other: Lookup) -> None:
+            if other is not lookup:  # which is loaded at once
+                self._fetch_ahead(other)
+
+        drain(self._queue, FIRST_WAIT_MS if first else LATER_WAIT_MS, answered)
         while not lookup.done and not self._options.lookup_async:
-            drain(self._queue, 100)
+            drain(self._queue, 100, answered)
         if lookup.done:
             if lookup.unreached:
                 self._failed("a lookup")
             else:
                 self._breaker.succeeded()
         return lookup.done
+
+    def _fetch_ahead(self, lookup: Lookup) -> None:
+        """For a request that waits its turn: what of its prefix lies on SSD comes up meanwhile."""
+        state = next((each for each in self._requests.values() if each.lookup is lookup), None)
+        space = None if state is None else self._link.space((state.lora, self._epoch))
+        if state is None or space is None:
+            return
+        chunks, geometry = lookup.chunks, self._geometry
+        usable = geometry.usable_tokens(lookup.present, 0, chunks * geometry.chunk_tokens) // geometry.chunk_tokens
+        asked = lookup.fetch_ahead(space, self._queue, geometry, geometry.keys(state.hashes, 0, chunks), usable)
+        if asked:
+            self.counters.add(prefetches=asked)
 
     def _failed(self, what: str) -> None:
         was = self._breaker.is_open
@@ -185,6 +202,8 @@ class SchedulerSide:
     # --- a step
 
     def step(self, output: Any) -> StepMetadata:
+        if self._queue is not None:
+            drain(self._queue, 0, self._fetch_ahead)
         meta = StepMetadata(loads=self._loads, fresh=self._fresh, idle=output.total_num_scheduled_tokens == 0)
         self._loads, self._fresh = [], set()
         cached = output.scheduled_cached_reqs

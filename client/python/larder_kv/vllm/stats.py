@@ -11,6 +11,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorProm
 # name -> what it counts
 COUNTERS = {
     "lookups": "questions which blocks Larder has",
+    "prefetches": "chunks on SSD that were asked up for requests that wait, in all groups",
     "loads": "loads that were asked for, one a request and rank",
     "load_tokens": "tokens whose KV was loaded, a rank",
     "load_bytes": "bytes loaded and verified",
