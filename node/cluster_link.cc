@@ -93,6 +93,10 @@ void ClusterLink::Leave() {
   if (membership_) membership_->Leave();
 }
 
+Status ClusterLink::Resign() {
+  return membership_ ? membership_->Resign() : Status::Ok();
+}
+
 std::optional<MembershipStatus> ClusterLink::status() const {
   if (!membership_) return std::nullopt;
   return membership_->status();

@@ -28,6 +28,8 @@ class ClusterLink {
   void Drain();
   // The lease ends; the place stays for the grace.
   void Leave();
+  // As Leave, and the place in the table goes too.
+  Status Resign();
   std::optional<MembershipStatus> status() const;  // none: static
   // Why the last table could not be kept on disk; empty: it was.
   std::string keep_error() const;

@@ -116,6 +116,10 @@ class Service final : public api::Control::Service {
   explicit Service(const std::vector<Credential>& credentials) : credentials_(credentials) {}
 
   void SetNode(Node* node) { node_.store(node); }
+  void SetDrain(std::function<void()> drain, uint64_t budget_us) {
+    drain_ = std::move(drain);
+    drain_budget_us_ = budget_us;
+  }
 
   grpc::Status GetInfo(grpc::ServerContext*, const api::GetInfoRequest*, api::GetInfoResponse* out) override {
     Node* node = node_.load();
@@ -276,6 +280,20 @@ class Service final : public api::Control::Service {
     return Operate(*context, out, [&](Node& node) { return node.SetBypass(in->on()); });
   }
 
+  grpc::Status Drain(grpc::ServerContext* context, const api::DrainRequest*,
+                     api::DrainResponse* out) override {
+    if (node_.load() == nullptr) return Starting();
+    const Access access = AccessOf(*context);
+    if (!access.allowed) return Denied();
+    if (!access.tenant.empty()) {
+      return {grpc::StatusCode::PERMISSION_DENIED, "a tenant's credential may not drain a node"};
+    }
+    if (!drain_) return {grpc::StatusCode::UNIMPLEMENTED, "this process does not drain on demand"};
+    drain_();
+    out->set_budget_ms(drain_budget_us_ / 1000);
+    return grpc::Status::OK;
+  }
+
  private:
   // What only operators may do; the state afterwards is the answer.
   template <typename Work>
@@ -347,6 +365,8 @@ class Service final : public api::Control::Service {
   }
   static grpc::Status Starting() { return {grpc::StatusCode::UNAVAILABLE, "the node is starting"}; }
   const std::vector<Credential> credentials_;
+  std::function<void()> drain_;  // set before node_, never after
+  uint64_t drain_budget_us_ = 0;
   std::atomic<Node*> node_{nullptr};
 };
 
@@ -395,6 +415,10 @@ ControlService::~ControlService() {
 
 void ControlService::SetNode(Node* node) {
   impl_->service.SetNode(node);
+}
+
+void ControlService::SetDrain(std::function<void()> drain, uint64_t budget_us) {
+  impl_->service.SetDrain(std::move(drain), budget_us);
 }
 
 void ControlService::SetServing(bool serving) {

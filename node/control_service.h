@@ -2,6 +2,7 @@
 // and routers. Block bytes never pass here.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,8 +16,8 @@ class ControlService {
  public:
   // Listens at once; answers UNAVAILABLE until it has a node, and health says NOT_SERVING until told.
   // Calls run on up to 32 threads; more than that at a time are answered RESOURCE_EXHAUSTED.
-  // With credentials, Namespaces and Clear want one (metadata `authorization: Bearer TOKEN`) and keep to its
-  // tenant; info, stats and health are everybody's.
+  // With credentials, Drain wants one that is no tenant's; Namespaces and Clear want one (metadata
+  // `authorization: Bearer TOKEN`) and keep to its tenant; info, stats and health are everybody's.
   static Result<std::unique_ptr<ControlService>> Start(const std::string& listen,
                                                        const std::vector<Credential>& credentials);
   ~ControlService();  // cancels what still runs
@@ -25,6 +26,8 @@ class ControlService {
   // The node outlives the service.
   void SetNode(Node* node);
   void SetServing(bool serving);
+  // What Drain calls, on any thread and more than once; it must not block. Before SetNode.
+  void SetDrain(std::function<void()> drain, uint64_t budget_us);
 
  private:
   struct Impl;

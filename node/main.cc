@@ -80,11 +80,18 @@ sigset_t StopSignals() {
   return signals;
 }
 
+// The same, and the one by which a drain wakes the main thread.
+sigset_t WithDrainSignal(sigset_t signals) {
+  sigaddset(&signals, SIGUSR1);
+  return signals;
+}
+
 struct Daemon {
   explicit Daemon(LoadedConfig loaded_config) : loaded(std::move(loaded_config)) {}
 
   LoadedConfig loaded;
   Endpoints endpoints;
+  std::atomic<bool> leaving{false};  // drained on demand: the place in the table goes too
   // Destroyed from the last to the first: whoever asks the node goes before it.
   std::unique_ptr<Node> node;
   std::unique_ptr<ClusterLink> cluster;
@@ -125,6 +132,11 @@ struct Daemon {
     LARDER_RETURN_IF_ERROR(
         cluster->Join(node.get(), [&] { return sigtimedwait(&signals, nullptr, &at_once) > 0; }));
     endpoints.SetNode(node.get());
+    control->SetDrain(
+        [this] {
+          if (!leaving.exchange(true)) kill(getpid(), SIGUSR1);
+        },
+        config.drain_budget);
     control->SetNode(node.get());
     control->SetServing(true);
     return Status::Ok();
@@ -138,7 +150,11 @@ struct Daemon {
     std::atomic<bool> done{false};
     std::thread drain([&] {
       node->Drain(loaded.config.drain_budget);
-      cluster->Leave();
+      if (!leaving) {
+        cluster->Leave();
+      } else if (const Status resigned = cluster->Resign(); !resigned.ok()) {
+        spdlog::warn("still in the table: {}", resigned.text());
+      }
       node->Stop();
       done = true;
     });
@@ -175,9 +191,12 @@ int Serve(LoadedConfig loaded, const std::string& warning, const sigset_t& signa
   spdlog::info("serves {} of blocks: {}", PrettyBytes(static_cast<double>(memory_bytes)), report);
 
   int signal = 0;
-  while (sigwait(&signals, &signal) != 0) {
-  }
-  spdlog::info("{}: ends what is in flight", strsignal(signal));
+  const sigset_t awaited = WithDrainSignal(signals);
+  do {
+    while (sigwait(&awaited, &signal) != 0) {
+    }
+  } while (signal == SIGUSR1 && !daemon.leaving);
+  spdlog::info("{}: ends what is in flight", daemon.leaving ? "drain" : strsignal(signal));
   daemon.StopGracefully(signals);
   if (!report_path.empty()) unlink(report_path.c_str());
   spdlog::info("stopped");
@@ -195,7 +214,8 @@ int Main(int argc, char** argv, char** environment) {
   signal(SIGPIPE, SIG_IGN);
   // Blocked before any thread is made: they all inherit it, and only this one waits for them.
   const sigset_t signals = StopSignals();
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  const sigset_t blocked = WithDrainSignal(signals);
+  pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
   std::string warning;
   if (Status status = CheckMachine(loaded->config, &warning); !status.ok()) return Refuse(status);
   if (!loaded->config.report.empty()) unlink(loaded->config.report.c_str());  // of an earlier run

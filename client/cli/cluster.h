@@ -38,6 +38,7 @@ Status AskNamespaces(const std::string& address, const Globals& globals,
                      control::v1::NamespacesResponse* out);
 Status AskClear(const std::string& address, const Globals& globals, const std::string& hex,
                 control::v1::ClearResponse* out);
+Status AskDrain(const std::string& address, const Globals& globals, control::v1::DrainResponse* out);
 Status AskExplain(const std::string& address, const Globals& globals,
                   const control::v1::ExplainRequest& request, control::v1::ExplainResponse* out);
 Status AskQuarantine(const std::string& address, const Globals& globals, control::v1::QuarantineState* out);

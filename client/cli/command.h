@@ -45,6 +45,7 @@ void AddStatus(CLI::App* app, Run* run);  // status, ping
 void AddDoctor(CLI::App* app, Run* run);
 void AddNamespaces(CLI::App* app, Run* run);  // namespaces, clear
 void AddQuarantine(CLI::App* app, Run* run);  // quarantine, bypass
-void AddBlocks(CLI::App* app, Run* run);      // match, get, put
+void AddDrain(CLI::App* app, Run* run);
+void AddBlocks(CLI::App* app, Run* run);  // match, get, put
 
 }  // namespace larder::cli

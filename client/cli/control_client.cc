@@ -94,6 +94,11 @@ Status AskClear(const std::string& address, const Globals& globals, const std::s
                            globals.token);
 }
 
+Status AskDrain(const std::string& address, const Globals& globals, api::DrainResponse* out) {
+  return Ask<api::Control>(address, globals.timeout_us, &api::Control::Stub::Drain, api::DrainRequest(), out,
+                           globals.token);
+}
+
 Status AskExplain(const std::string& address, const Globals& globals, const api::ExplainRequest& request,
                   api::ExplainResponse* out) {
   return Ask<api::Control>(address, globals.timeout_us, &api::Control::Stub::Explain, request, out,

@@ -43,6 +43,7 @@ int Main(int argc, char** argv) {
   AddDoctor(&app, &run);
   AddNamespaces(&app, &run);
   AddQuarantine(&app, &run);
+  AddDrain(&app, &run);
   AddBlocks(&app, &run);
   AddSizing(&app, &run);
   try {

@@ -13,6 +13,7 @@ namespace {
 using transport::NowUs;
 
 constexpr uint64_t kRetryUs = 500'000;
+constexpr int kResignAttempts = 64;
 constexpr uint64_t kFormerLifeUs = 7'000'000;
 
 etcdserverpb::Compare* Expect(etcdserverpb::TxnRequest* request, const std::string& key,
@@ -84,15 +85,45 @@ void EtcdMembership::SetState(NodeState state) {
   changed_.notify_all();
 }
 
-void EtcdMembership::Leave() {
+void EtcdMembership::StopKeeper() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
   if (keeper_.joinable()) keeper_.join();
+}
+
+void EtcdMembership::Leave() {
+  StopKeeper();
   if (lease_ != 0) (void)etcd_->RevokeLease(lease_);
   lease_ = 0;
+}
+
+Status EtcdMembership::Resign() {
+  StopKeeper();  // or it would register this node anew
+  const Status removed = RemoveSelf();
+  Leave();
+  return removed;
+}
+
+// Others may change the table at the same moment: as often as that, it is tried again.
+Status EtcdMembership::RemoveSelf() {
+  for (int attempt = 0; attempt < kResignAttempts; ++attempt) {
+    ClusterState seen(options_.cluster);
+    int64_t revision = 0;
+    LARDER_RETURN_IF_ERROR(ReadAll(&seen, &revision));
+    const ClusterState::Member* member = seen.Find(self_.id);
+    if (member == nullptr || member->record.incarnation != self_.incarnation) return Status::Ok();
+    etcdserverpb::TxnRequest request;
+    const std::string key = seen.MemberKey(self_.id);
+    Expect(&request, key, etcdserverpb::Compare::MOD)->set_mod_revision(member->mod_revision);
+    request.add_success()->mutable_request_delete_range()->set_key(key);
+    bool done = false;
+    LARDER_RETURN_IF_ERROR(ChangeTable(seen, &request, &done));
+    if (done) return Status::Ok();
+  }
+  return {Code::kBusy, "the table changed too often to leave it; the place stays for the grace"};
 }
 
 MembershipStatus EtcdMembership::status() const {

@@ -38,6 +38,7 @@ class EtcdMembership final : public Membership {
   Status Join(const NodeRecord& self, uint64_t budget_us) override;
   void SetState(NodeState state) override;
   void Leave() override;
+  Status Resign() override;
   MembershipStatus status() const override;
 
  private:
@@ -50,6 +51,8 @@ class EtcdMembership final : public Membership {
   Status Register();
   Status Restore(const ClusterState& seen);
   Status TakeOut(const std::string& id);
+  void StopKeeper();
+  Status RemoveSelf();
   Status ReadAll(ClusterState* state, int64_t* revision);
   // A transaction that changes a member: `request` gets the comparison and the rise of the version.
   Status ChangeTable(const ClusterState& seen, etcdserverpb::TxnRequest* request, bool* done);

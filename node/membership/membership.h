@@ -39,6 +39,9 @@ class Membership {
   virtual void SetState(NodeState state) = 0;
   // The node stops: its lease ends at once, its place stays for the grace, so that a restart moves nothing.
   virtual void Leave() = 0;
+  // The node goes for good: its place in the table goes with it, then as Leave. A failure (etcd away) leaves
+  // the place to the grace.
+  virtual Status Resign() = 0;
   virtual MembershipStatus status() const = 0;
 };
 

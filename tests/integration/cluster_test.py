@@ -153,6 +153,30 @@ class Cluster(unittest.TestCase):
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(PATIENCE_S), 0)
 
+    def test_a_drained_node_is_gone_from_the_table(self):
+        nodes = [self.node(name) for name in ("a", "b", "c")]
+        for node in nodes:
+            self.sees(node, 3)
+        a, b, c = nodes
+        drained = a.ctl("drain", c.report["node_id"], "--json")
+        self.assertEqual(drained.returncode, 0, drained.stderr)
+        self.assertTrue(json.loads(drained.stdout)["ended"], drained.stdout)
+        self.assertEqual(c.process.wait(PATIENCE_S), 0)
+        for node in (a, b):  # at once, not after the grace of minutes
+            self.sees(node, 2)
+        c.start()
+        for node in nodes:
+            self.sees(node, 3)
+
+    def test_drain_names_a_node_that_is_there(self):
+        a = self.node("a")
+        refused = a.ctl("drain", "nobody")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn(b"no node nobody", refused.stderr)
+        a.process.send_signal(signal.SIGUSR1)  # a stray one: nobody asked for a drain
+        self.assertEqual(self.health(a)["status"], "ok")
+        self.sees(a, 1)
+
     def test_a_node_that_stays_away_loses_its_place(self):
         a, b, c = (self.node(name, "--away-grace", "2s") for name in ("a", "b", "c"))
         for node in (a, b, c):

@@ -481,6 +481,19 @@ class Tool(Case):
         self.assertEqual(done.returncode, 1)
         self.assertIn(b"cleared", done.stderr)
 
+    def test_a_drain_is_no_tenants_to_ask_for(self):
+        path = self.folder / "credentials.toml"
+        path.write_text("[[credentials]]\nname = 'prefill'\ntoken = '0123456789abcdef'\ntenant = 't'\n"
+                        "[[credentials]]\nname = 'operator'\ntoken = 'fedcba9876543210'\n")
+        node = self.node("--credentials", str(path))
+        drain = ("--control", node.report["control"], "drain", node.report["node_id"])
+        for token in ((), ("--token", "0123456789abcdef")):
+            self.assertEqual(node.ctl(*drain, *token).returncode, 1)
+        self.assertEqual(node.http("/readyz")[0], 200)
+        done = node.ctl(*drain, "--token", "fedcba9876543210")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(node.process.wait(PATIENCE_S), 0)
+
     def test_credentials_hold(self):
         path = self.folder / "credentials.toml"
         path.write_text("[[credentials]]\nname = 'prefill'\ntoken = '0123456789abcdef'\ntenant = 't'\n"

@@ -105,6 +105,18 @@ TEST_F(Etcd, DrainingIsSeenByTheOthers) {
   EXPECT_TRUE(a.SeesState("a", NodeState::kDraining));
 }
 
+TEST_F(Etcd, WhoResignsIsGoneAtOnceWhoLeavesKeepsItsPlace) {
+  Member a(*etcd, "a", 1), b(*etcd, "b", 2), c(*etcd, "c", 3);
+  for (Member* member : {&a, &b, &c}) ASSERT_TRUE(member->Join().ok());
+  ASSERT_TRUE(a.Sees(3));
+  b.membership->Leave();
+  ASSERT_TRUE(Eventually([&] { return a.membership->status().live == 2; }));
+  EXPECT_EQ(a.Table().nodes.size(), 3u);
+  EXPECT_TRUE(c.membership->Resign().ok());
+  EXPECT_TRUE(a.Sees(2));
+  EXPECT_TRUE(Eventually([&] { return a.membership->status().live == 1; }));
+}
+
 TEST_F(Etcd, AnIdThatALiveNodeHasIsRefused) {
   Member a(*etcd, "a", 1), second(*etcd, "a", 2);
   ASSERT_TRUE(a.Join().ok());
