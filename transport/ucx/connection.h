@@ -81,6 +81,8 @@ class UcxConnection final : public Connection, public std::enable_shared_from_th
   void Turn();
   void BeginClose(Error why, Failure queued);
   void FinishWithoutUcx();  // the worker is destroyed: report what is left and end
+  // More than a window of messages waits to be handed on: before UCX is progressed again, they go.
+  bool Backlogged() const;
   bool closing() const { return state_ >= State::kClosing; }
   bool batch() const { return batch_.load(std::memory_order_relaxed); }
 

@@ -152,7 +152,7 @@ void UcxConnection::Receive() {
       if (landing_.left_bytes != 0 || !landing_.arriving.empty()) return;
       AnswerDiverts();
       EndMessage(landing_.landed && !landing_.diverted);
-    } else if (messages++ == kMessagesPerTurn) {
+    } else if (messages++ >= kMessagesPerTurn && !Backlogged()) {
       worker_->Ready(this);
       return;
     } else if (!DeliverNext()) {
@@ -176,6 +176,12 @@ bool UcxConnection::ParseSizes(const Incoming& incoming, std::vector<uint64_t>* 
     *payload_bytes += bytes;
   }
   return incoming.frame.inline_bytes == 0 || incoming.frame.inline_bytes == *payload_bytes;
+}
+
+// Eager messages complete at their sender once its transport took them, so that its window does not hold them
+// back: they come as fast as UCX is progressed, and all but a window of them has to go before it is again.
+bool UcxConnection::Backlogged() const {
+  return incoming_.size() > kMessagesInFlight || early_bytes_ > kFrameBytesInFlight;
 }
 
 // False: the next message in order is not here yet.

@@ -45,7 +45,9 @@ inline constexpr uint64_t kBatchFragmentBytes = 256 * 1024;
 inline constexpr uint32_t kSendsInFlight = 64;     // active messages not yet completed
 inline constexpr uint32_t kMessagesInFlight = 64;  // from the oldest message not yet completed on
 inline constexpr uint64_t kFrameBytesInFlight = 4 * 1024 * 1024;  // of those messages; one more may pass it
-inline constexpr uint32_t kEarlyMessagesMax = 4 * kMessagesInFlight;
+// Eager messages complete before they are received: one step of UCX may bring a socket's whole buffer of them
+// (64 KiB, a small one takes 48 bytes), on top of those that wait.
+inline constexpr uint32_t kEarlyMessagesMax = 64 * kMessagesInFlight;
 inline constexpr uint32_t kEarlyFragmentsMax = 4 * kSendsInFlight;
 
 }  // namespace larder::transport::ucx

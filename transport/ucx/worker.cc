@@ -173,7 +173,8 @@ bool Worker::TakeMail() {
   return true;
 }
 
-// All interactive connections that are ready get a turn, then one of batch.
+// All interactive connections that are ready get a turn, then one of batch, and those of batch that have more
+// than may wait.
 void Worker::RunTurns() {
   auto ready = std::move(ready_);
   ready_.clear();
@@ -181,11 +182,16 @@ void Worker::RunTurns() {
     connection->enqueued = false;
     connection->Turn();
   }
-  if (ready_batch_.empty()) return;
-  const auto batch = std::move(ready_batch_.front());
-  ready_batch_.erase(ready_batch_.begin());
-  batch->enqueued = false;
-  batch->Turn();
+  ready.clear();
+  std::erase_if(ready_batch_, [&ready](const std::shared_ptr<UcxConnection>& connection) {
+    const bool now = ready.empty() || connection->Backlogged();
+    if (now) ready.push_back(connection);
+    return now;
+  });
+  for (const auto& connection : ready) {
+    connection->enqueued = false;
+    connection->Turn();
+  }
 }
 
 void Worker::FireTimers() {
@@ -226,8 +232,9 @@ void Worker::Wait() {
 }
 
 int Worker::TimeoutMs() const {
-  // UCX takes endpoints apart in steps of ucp_worker_progress that wake nobody.
-  if (closing_count_ != 0) return 1;
+  // UCX takes endpoints apart in steps of ucp_worker_progress that wake nobody, and nobody says that the last
+  // connection is gone.
+  if (closing_count_ != 0 || stopping_) return 1;
   if (timers_.empty()) return -1;
   const uint64_t now_us = NowUs();
   const uint64_t first_us = timers_.begin()->first;
