@@ -251,7 +251,11 @@ Status EtcdMembership::Register() {
       if (!WaitFor(200'000, false)) return {Code::kCancelled, "stopping"};
       continue;
     }
-    if (seen.epoch_revision() == 0) LARDER_RETURN_IF_ERROR(Restore(seen));
+    if (seen.epoch_revision() == 0) {
+      bool restored = false;
+      LARDER_RETURN_IF_ERROR(Restore(seen, &restored));
+      if (!restored) continue;
+    }
     etcdserverpb::TxnRequest request;
     if (holder.empty()) {
       Expect(&request, seen.LiveKey(self.id), etcdserverpb::Compare::CREATE)->set_create_revision(0);
@@ -277,8 +281,9 @@ Status EtcdMembership::Register() {
 }
 
 // etcd knows nothing of a cluster that this node has a table of: it was set up anew. The members get their
-// places back before the first of them comes, else that one would be home to everything for a while.
-Status EtcdMembership::Restore(const ClusterState& seen) {
+// places back before the first of them comes, else that one would be home to everything for a while. Whoever
+// is overtaken in it looks again: the other gave no place back to itself, and may not have come yet.
+Status EtcdMembership::Restore(const ClusterState& seen, bool* done) {
   NodeTable known;
   std::string self;
   {
@@ -298,8 +303,9 @@ Status EtcdMembership::Restore(const ClusterState& seen) {
     if (request.success_size() == 0) break;
     etcdserverpb::TxnResponse response;
     LARDER_RETURN_IF_ERROR(etcd_->Txn(request, &response));
-    if (!response.succeeded()) break;  // others do the same at this moment
+    if (!response.succeeded()) return Status::Ok();
   }
+  *done = true;
   return Status::Ok();
 }
 

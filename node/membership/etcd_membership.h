@@ -49,7 +49,7 @@ class EtcdMembership final : public Membership {
   // One round of the keeper: lease, record, the absent.
   Status KeepOnce();
   Status Register();
-  Status Restore(const ClusterState& seen);
+  Status Restore(const ClusterState& seen, bool* done);
   Status TakeOut(const std::string& id);
   void StopKeeper();
   Status RemoveSelf();

@@ -36,10 +36,15 @@ bool EtcdProcess::Installed() {
   return access("/usr/bin/etcd", X_OK) == 0;
 }
 
-EtcdProcess::EtcdProcess() : client_port_(testing::FreePort()), peer_port_(testing::FreePort()) {
+EtcdProcess::EtcdProcess() {
   char name[] = "/tmp/larder-etcd-XXXXXX";
   if (mkdtemp(name) != nullptr) folder_ = name;
-  Start();
+  constexpr int kAttempts = 5;
+  for (int attempt = 0; attempt < kAttempts && pid_ <= 0; ++attempt) {
+    client_port_ = testing::FreePort();
+    peer_port_ = testing::FreePort();
+    Start();
+  }
 }
 
 EtcdProcess::~EtcdProcess() {
@@ -67,8 +72,13 @@ void EtcdProcess::Start(bool empty) {
   _exit(127);
 }
 
-bool EtcdProcess::WaitReady() const {
+bool EtcdProcess::WaitReady() {
   for (int i = 0; i < 2000; ++i) {
+    if (pid_ <= 0) return false;
+    if (waitpid(pid_, nullptr, WNOHANG) == pid_) {
+      pid_ = -1;  // a port that another took: whoever answers there is not ours
+      return false;
+    }
     if (Answers(client_port_) && Ctl("endpoint health 2>&1").find("is healthy") != std::string::npos)
       return true;
     usleep(10'000);

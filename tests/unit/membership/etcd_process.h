@@ -10,14 +10,14 @@ namespace larder::node {
 
 class EtcdProcess {
  public:
-  EtcdProcess();  // running; ready() tells
+  EtcdProcess();  // running; WaitReady() tells
   ~EtcdProcess();
   EtcdProcess(const EtcdProcess&) = delete;
   EtcdProcess& operator=(const EtcdProcess&) = delete;
 
   static bool Installed();
   std::string address() const { return "127.0.0.1:" + std::to_string(client_port_); }
-  bool WaitReady() const;
+  bool WaitReady();                // false: it ended, or does not answer
   void Kill();                     // -9
   void Start(bool empty = false);  // again at the same address, with what it had or without
   void Pause(bool on);

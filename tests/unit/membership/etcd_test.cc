@@ -93,7 +93,8 @@ TEST_F(Etcd, NodesSeeOneTableUnderOneVersion) {
   EXPECT_EQ(a.Table(), b.Table());
   EXPECT_EQ(b.Table(), c.Table());
   EXPECT_TRUE(Eventually([&] { return a.membership->status().live == 3; }));
-  EXPECT_TRUE(a.membership->status().connected);
+  // A beat that takes longer than its second, as on a slow disk, is a connection lost and found again.
+  EXPECT_TRUE(Eventually([&] { return a.membership->status().connected; }));
 }
 
 TEST_F(Etcd, DrainingIsSeenByTheOthers) {
