@@ -17,9 +17,10 @@ uint64_t UnixMs() {
 
 namespace {
 
-// Actions leave after so many events at the latest, so that a full mailbox delays nobody's answer by its
-// length.
+// Actions leave after so many events, or so long, at the latest: a full mailbox delays nobody's answer by its
+// length, nor do a few events that are long themselves (a match of a million cells).
 constexpr size_t kFlushEvents = 64;
+constexpr uint64_t kFlushUs = 200;
 constexpr uint64_t kSleepUsMax = 60'000'000;
 
 }  // namespace
@@ -162,9 +163,10 @@ void OwnerThread::HandleAll(std::vector<Mailbox::Item>* items, bool urgent_betwe
   std::vector<Mailbox::Item> urgent;
   unix_ms_ = UnixMs();
   for (size_t i = 0; i < items->size(); ++i) {
-    if (i % kFlushEvents == 0) {
+    const uint64_t now_us = transport::NowUs();
+    if (i % kFlushEvents == 0 || now_us - now_us_ >= kFlushUs) {
       Flush();
-      now_us_ = transport::NowUs();
+      now_us_ = now_us;
       if (urgent_between && i != 0) {
         mailbox_.TakeUrgent(&urgent);
         HandleAll(&urgent, false);

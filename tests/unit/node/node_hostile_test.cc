@@ -151,11 +151,13 @@ TEST(NodeHostile, ManyLargeAnswersAtOnceAreGivenOrRefusedOneByOne) {
   for (uint16_t group = 0; group < kGroupsMax; ++group) match.groups.push_back(group);
   match.hashes_in_payload = true;
   match.hash_count = kHashesMax;
-  constexpr uint64_t kRequests = 32;  // of 1 MiB each, where 16 MiB may wait
+  constexpr uint64_t kRequests = 40;  // of 1 MiB each, where 16 MiB may wait
   for (uint64_t i = 0; i < kRequests; ++i) {
     ASSERT_TRUE(client.SendMessage(Encode(Envelope{.verb = Verb::kMatch, .request_id = 1000 + i}, match),
                                    {Bytes(kHashesMax * sizeof(ChainHash))}));
   }
+  // It reads nothing until all are handled: what is not sent waits.
+  ASSERT_TRUE(rig.Until([](const OwnerStats& stats) { return stats.matches == kRequests; }));
   std::set<uint64_t> answered;
   uint64_t given = 0, busy = 0;
   while (answered.size() < kRequests) {

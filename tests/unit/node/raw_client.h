@@ -30,9 +30,9 @@ class RawClient {
   bool SendMessage(const Bytes& header, const std::vector<Bytes>& segments = {},
                    size_t payload_bytes_max = SIZE_MAX);
   // nullopt: closed by the peer, or nothing came in time.
-  std::optional<Message> Receive(int timeout_ms = 100'000);  // a sanitizer on a busy machine is slow
+  std::optional<Message> Receive(int timeout_ms = 20'000);
   // Reads and drops until the peer closes.
-  bool WaitClosed(int timeout_ms = 100'000);
+  bool WaitClosed(int timeout_ms = 20'000);
   void Close();
 
   // Sends a request and waits for its answer; answers to others are dropped.
