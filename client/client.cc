@@ -80,7 +80,7 @@ uint32_t Shell::Wait(const NamespaceHandle& ns, const WaitRequest& request, cons
   return done.ok() ? done.value().leading : 0;
 }
 
-Result<uint64_t> Shell::Prefetch(const NamespaceHandle& ns, const PrefetchRequest& request,
+Result<uint64_t> Shell::Prefetch(const NamespaceHandle& ns, const WaitRequest& request,
                                  const CallOptions& options) {
   const Result<Completion> done = Run(MakePrefetch(ns, request), options);
   if (!done.ok()) return done.status();
@@ -156,7 +156,7 @@ Result<OperationId> Shell::SubmitWait(CompletionQueue* queue, uint64_t user_data
 }
 
 Result<OperationId> Shell::SubmitPrefetch(CompletionQueue* queue, uint64_t user_data,
-                                          const NamespaceHandle& ns, const PrefetchRequest& request,
+                                          const NamespaceHandle& ns, const WaitRequest& request,
                                           const CallOptions& options) {
   return Submit(MakePrefetch(ns, request), static_cast<Queue*>(queue)->state(), user_data, options);
 }

@@ -138,16 +138,9 @@ struct PutResult {
   }
 };
 
-struct WaitRequest {
+struct WaitRequest {  // of a prefetch too
   std::span<const ChainHash> chain;
   std::vector<GroupSpec> groups = {{}};  // windows count as full here
-  Rectangle rectangle;
-  bool whole = true;
-};
-
-struct PrefetchRequest {
-  std::span<const ChainHash> chain;  // in order, at most kHashesMax
-  std::vector<uint16_t> groups = {0};
   Rectangle rectangle;
   bool whole = true;
 };
@@ -241,7 +234,7 @@ class Client {
   // Moves blocks from their nodes' SSDs into their memory, for a request that waits its turn: when all are
   // there, or at the deadline. Blocks (keys times groups) that are in memory then; a get after it is quick,
   // but nothing is pinned. kBusy when operations_max is reached.
-  virtual Result<uint64_t> Prefetch(const NamespaceHandle& ns, const PrefetchRequest& request,
+  virtual Result<uint64_t> Prefetch(const NamespaceHandle& ns, const WaitRequest& request,
                                     const CallOptions& = {}) = 0;
 
   // One way: sent at once, not answered.
@@ -269,7 +262,7 @@ class Client {
                                          const NamespaceHandle& ns, const WaitRequest& request,
                                          const CallOptions& = {}) = 0;
   virtual Result<OperationId> SubmitPrefetch(CompletionQueue* queue, uint64_t user_data,
-                                             const NamespaceHandle& ns, const PrefetchRequest& request,
+                                             const NamespaceHandle& ns, const WaitRequest& request,
                                              const CallOptions& = {}) = 0;
   // It completes soon with kCancelled (or with what it already had).
   virtual void Cancel(OperationId id) = 0;

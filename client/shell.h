@@ -30,7 +30,7 @@ class Shell : public Client, private World {
   std::vector<PutResult> Put(const NamespaceHandle& ns, std::span<const PutItem> items,
                              const CallOptions& options) override;
   uint32_t Wait(const NamespaceHandle& ns, const WaitRequest& request, const CallOptions& options) override;
-  Result<uint64_t> Prefetch(const NamespaceHandle& ns, const PrefetchRequest& request,
+  Result<uint64_t> Prefetch(const NamespaceHandle& ns, const WaitRequest& request,
                             const CallOptions& options) override;
   void Touch(const NamespaceHandle& ns, const TouchRequest& request) override;
   void Release(uint64_t pin) override;
@@ -48,7 +48,7 @@ class Shell : public Client, private World {
   Result<OperationId> SubmitWait(CompletionQueue* queue, uint64_t user_data, const NamespaceHandle& ns,
                                  const WaitRequest& request, const CallOptions& options) override;
   Result<OperationId> SubmitPrefetch(CompletionQueue* queue, uint64_t user_data, const NamespaceHandle& ns,
-                                     const PrefetchRequest& request, const CallOptions& options) override;
+                                     const WaitRequest& request, const CallOptions& options) override;
   void Cancel(OperationId id) override;
   void CancelWaiting(OperationId id) override;
   Result<std::unique_ptr<Buffer>> AllocateBuffer(size_t bytes) override;

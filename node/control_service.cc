@@ -283,11 +283,7 @@ class Service final : public api::Control::Service {
   grpc::Status Drain(grpc::ServerContext* context, const api::DrainRequest*,
                      api::DrainResponse* out) override {
     if (node_.load() == nullptr) return Starting();
-    const Access access = AccessOf(*context);
-    if (!access.allowed) return Denied();
-    if (!access.tenant.empty()) {
-      return {grpc::StatusCode::PERMISSION_DENIED, "a tenant's credential may not drain a node"};
-    }
+    if (const grpc::Status status = OperatorOnly(*context); !status.ok()) return status;
     if (!drain_) return {grpc::StatusCode::UNIMPLEMENTED, "this process does not drain on demand"};
     drain_();
     out->set_budget_ms(drain_budget_us_ / 1000);
@@ -295,17 +291,19 @@ class Service final : public api::Control::Service {
   }
 
  private:
-  // What only operators may do; the state afterwards is the answer.
+  grpc::Status OperatorOnly(const grpc::ServerContext& context) {
+    const Access access = AccessOf(context);
+    if (!access.allowed) return Denied();
+    if (access.tenant.empty()) return grpc::Status::OK;
+    return {grpc::StatusCode::PERMISSION_DENIED, "a tenant's credential may not do this; use an operator's"};
+  }
+
+  // What only operators may do to the rules; the state afterwards is the answer.
   template <typename Work>
   grpc::Status Operate(const grpc::ServerContext& context, api::QuarantineState* out, const Work& work) {
     Node* node = node_.load();
     if (node == nullptr) return Starting();
-    const Access access = AccessOf(context);
-    if (!access.allowed) return Denied();
-    if (!access.tenant.empty()) {
-      return {grpc::StatusCode::PERMISSION_DENIED,
-              "a tenant's credential may not do this; use an operator's"};
-    }
+    if (const grpc::Status status = OperatorOnly(context); !status.ok()) return status;
     if (const Status status = work(*node); !status.ok()) return FromStatus(status);
     const Result<QuarantineView> view = node->ViewQuarantine();
     if (!view.ok()) return FromStatus(view.status());

@@ -2,6 +2,7 @@
 // and only as they are written.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
@@ -20,7 +21,7 @@ class KeySets {
 
   // Entries are rounded up to a power of two, and to one set.
   explicit KeySets(uint32_t entries)
-      : sets_(std::bit_ceil((uint64_t{entries} + kWays - 1) / kWays + (entries == 0 ? 1 : 0))),
+      : sets_(std::bit_ceil(std::max<uint64_t>((uint64_t{entries} + kWays - 1) / kWays, 1))),
         memory_(std::calloc(sets_ + 1, sizeof(Set))) {
     LARDER_CHECK(memory_ != nullptr);
     const auto address = reinterpret_cast<uintptr_t>(memory_.get());

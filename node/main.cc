@@ -144,6 +144,7 @@ struct Daemon {
 
   // Ends what is in flight within the budget. A second signal ends the process at once.
   void StopGracefully(const sigset_t& signals) {
+    node->BeginDrain();  // whoever hears that the node stops finds it so
     endpoints.SetStopping();
     control->SetServing(false);
     cluster->Drain();

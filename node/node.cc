@@ -335,9 +335,9 @@ Status Node::SetBypass(bool on) {
 Result<QuarantineView> Node::ViewQuarantine() const {
   QuarantineView view;
   const bool ran = impl_->owner->Call([&](Owner& owner) {
-    for (const QuarantineRule& rule : owner.quarantine().rules()) {
-      view.rules.push_back({rule, owner.ReadersOf(rule.writer, rule.since_ms)});
-    }
+    const std::vector<QuarantineRule>& rules = owner.quarantine().rules();
+    std::vector<Readers> readers = owner.ReadersOf(rules);
+    for (size_t i = 0; i < rules.size(); ++i) view.rules.push_back({rules[i], std::move(readers[i])});
     view.bypass = owner.quarantine().bypass;
     const OwnerStats stats = owner.stats();
     view.dropped = stats.quarantined;
@@ -361,9 +361,13 @@ void Node::SetTable(const NodeTable& table) {
   impl_->owner->ForEachSession([](ClientSession& session) { session.PushTable(); });
 }
 
-void Node::Drain(uint64_t budget_us) {
+void Node::BeginDrain() {
   impl_->draining = true;
-  impl_->owner->CallLater([](Owner& owner) { owner.Drain(); });
+  impl_->owner->Call([](Owner& owner) { owner.Drain(); });
+}
+
+void Node::Drain(uint64_t budget_us) {
+  BeginDrain();
   const uint64_t end_us = transport::NowUs() + budget_us;
   bool idle = false;
   while (impl_->owner->Call([&](Owner& owner) { idle = owner.Idle(); }) && !idle &&

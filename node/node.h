@@ -69,7 +69,7 @@ struct NodeInfo {
 struct QuarantineView {
   struct Rule {
     QuarantineRule rule;
-    std::map<Digest, ReaderNote> readers;  // of its writer's blocks, as far as remembered
+    Readers readers;  // of its writer's blocks, as far as remembered
   };
   std::vector<Rule> rules;
   bool bypass = false;
@@ -105,7 +105,9 @@ class Node {
   void Accept();
   // Pushes a newer table to every client. What it says of this node's own state is taken.
   void SetTable(const NodeTable& table);
-  // No new tickets; returns once nothing is in flight or the budget is used up.
+  // No new tickets from when it returns; all else goes on.
+  void BeginDrain();
+  // The same; returns once nothing is in flight or the budget is used up.
   void Drain(uint64_t budget_us);
   // Closes every connection and ends the threads.
   void Stop();

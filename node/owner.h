@@ -13,8 +13,8 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -220,7 +220,8 @@ class Owner {
   // The rules with one more; with `transitive` also those of whoever read from the writer, and so on, as far
   // as it is remembered. Changes nothing.
   Result<Quarantine> WithRule(const QuarantineRule& rule, bool transitive) const;
-  std::map<Digest, ReaderNote> ReadersOf(const Digest& writer, uint64_t since_ms) const;
+  // One for each rule: who read its writer's blocks. Looks at the whole memory, once.
+  std::vector<Readers> ReadersOf(std::span<const QuarantineRule> rules) const;
   // Invariants that a test asks for: accounted bytes equal used bytes, lists and counts agree. Empty when
   // well.
   std::string CheckInvariants() const;

@@ -66,10 +66,11 @@ Result<Quarantine> Owner::WithRule(const QuarantineRule& rule, bool transitive) 
   for (bool changed = true; changed;) {
     changed = false;
     const std::vector<QuarantineRule> now = out.rules();
-    for (const QuarantineRule& each : now) {
-      if (each.writer != rule.writer && each.because != rule.writer) continue;
-      for (const auto& [reader, note] : state_->readers.ReadersOf(each.writer, each.since_ms)) {
-        if (reader == each.writer) continue;
+    const std::vector<Readers> readers = state_->readers.ReadersOf(now);
+    for (size_t i = 0; i < now.size(); ++i) {
+      if (now[i].writer != rule.writer && now[i].because != rule.writer) continue;
+      for (const auto& [reader, note] : readers[i]) {
+        if (reader == now[i].writer) continue;
         added = out.Add({reader, note.first_ms, rule.set_ms, rule.writer});
         if (!added.ok()) return added.status();
         changed = changed || added.value();
@@ -79,8 +80,8 @@ Result<Quarantine> Owner::WithRule(const QuarantineRule& rule, bool transitive) 
   return out;
 }
 
-std::map<Digest, ReaderNote> Owner::ReadersOf(const Digest& writer, uint64_t since_ms) const {
-  return state_->readers.ReadersOf(writer, since_ms);
+std::vector<Readers> Owner::ReadersOf(std::span<const QuarantineRule> rules) const {
+  return state_->readers.ReadersOf(rules);
 }
 
 }  // namespace larder::node

@@ -36,19 +36,23 @@ void ReaderMemory::Remember(uint64_t fingerprint, const Digest& writer, const Di
   set[0] = fresh;
 }
 
-std::map<Digest, ReaderNote> ReaderMemory::ReadersOf(const Digest& writer, uint64_t since_ms) const {
-  std::map<Digest, ReaderNote> readers;
-  const auto known = numbers_.find(writer);
-  if (known == numbers_.end()) return readers;
+std::vector<Readers> ReaderMemory::ReadersOf(std::span<const QuarantineRule> rules) const {
+  std::vector<Readers> out(rules.size());
+  std::vector<uint16_t> rule_of(credentials_.size());  // by writer's number; 0: none, else one more
+  for (size_t i = 0; i < rules.size(); ++i) {
+    const auto known = numbers_.find(rules[i].writer);
+    if (known != numbers_.end()) rule_of[known->second] = static_cast<uint16_t>(i + 1);
+  }
   for (const Entry& entry : sets_.all()) {
-    if (entry.first_s == 0 || entry.writer != known->second || entry.reader == 0) continue;
-    if (entry.first_s < since_ms / 1000) continue;
-    ReaderNote& note = readers[credentials_[entry.reader]];
+    if (entry.first_s == 0 || entry.reader == 0 || rule_of[entry.writer] == 0) continue;
+    const size_t at = rule_of[entry.writer] - 1u;
+    if (entry.first_s < rules[at].since_ms / 1000) continue;
+    ReaderNote& note = out[at][credentials_[entry.reader]];
     const uint64_t first_ms = uint64_t{entry.first_s} * 1000;
     note.first_ms = note.blocks == 0 ? first_ms : std::min(note.first_ms, first_ms);
     ++note.blocks;
   }
-  return readers;
+  return out;
 }
 
 }  // namespace larder::node

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "node/key_sets.h"
+#include "node/quarantine.h"
 #include "proto/block_key.h"
 
 namespace larder::node {
@@ -17,12 +19,15 @@ struct ReaderNote {
   uint64_t blocks = 0;    // that are remembered
 };
 
+using Readers = std::map<Digest, ReaderNote>;  // by credential
+
 class ReaderMemory {
  public:
   explicit ReaderMemory(uint32_t entries);  // rounded up to a power of two, and to one set
   void Remember(uint64_t fingerprint, const Digest& writer, const Digest& reader, uint64_t unix_ms);
-  // Who read blocks of the writer at or after the time. Looks at every entry.
-  std::map<Digest, ReaderNote> ReadersOf(const Digest& writer, uint64_t since_ms) const;
+  // For each rule, who read blocks of its writer at or after its time. Writers are distinct. Looks at every
+  // entry, once for all of them.
+  std::vector<Readers> ReadersOf(std::span<const QuarantineRule> rules) const;
   // Reads that were forgotten for others, so that a list may be short.
   uint64_t forgotten() const { return forgotten_; }
 

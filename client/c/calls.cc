@@ -67,27 +67,27 @@ Status RunMatch(larder_namespace* ns, const larder_match_request* request, larde
   return WriteMatch(done.value().match, result);
 }
 
-Status RunWait(larder_namespace* ns, const larder_wait_request* request, uint32_t* leading) {
+// `submit` is the client's SubmitWait or SubmitPrefetch.
+template <typename Submit>
+Result<Completion> RunChain(larder_namespace* ns, const larder_wait_request* request, const Submit& submit) {
   const Result<Client*> client = ClientOf(ns, "ns");
   if (!client.ok()) return client.status();
   WaitAsk ask;
   LARDER_RETURN_IF_ERROR(ReadWait(request, &ask));
-  const Result<Completion> done = Run(client.value(), [&](CompletionQueue* queue) {
-    return client.value()->SubmitWait(queue, 0, ns->handle, ask.request, ask.options);
+  return Run(client.value(), [&](CompletionQueue* queue) {
+    return (client.value()->*submit)(queue, 0, ns->handle, ask.request, ask.options);
   });
+}
+
+Status RunWait(larder_namespace* ns, const larder_wait_request* request, uint32_t* leading) {
+  const Result<Completion> done = RunChain(ns, request, &Client::SubmitWait);
   if (!done.ok()) return done.status();
   if (leading != nullptr) *leading = done.value().leading;
   return done.value().status;
 }
 
 Status RunPrefetch(larder_namespace* ns, const larder_wait_request* request, uint64_t* blocks) {
-  const Result<Client*> client = ClientOf(ns, "ns");
-  if (!client.ok()) return client.status();
-  PrefetchAsk ask;
-  LARDER_RETURN_IF_ERROR(ReadPrefetch(request, &ask));
-  const Result<Completion> done = Run(client.value(), [&](CompletionQueue* queue) {
-    return client.value()->SubmitPrefetch(queue, 0, ns->handle, ask.request, ask.options);
-  });
+  const Result<Completion> done = RunChain(ns, request, &Client::SubmitPrefetch);
   if (!done.ok()) return done.status();
   if (blocks != nullptr) *blocks = done.value().count;
   return done.value().status;

@@ -36,6 +36,18 @@ Status SubmitTo(larder_queue* queue, larder_namespace* ns, larder_operation* ope
   return id.status();
 }
 
+// A wait or a prefetch: `submit` is the client's SubmitWait or SubmitPrefetch.
+template <typename Submit>
+Status SubmitChain(larder_queue* queue, larder_namespace* ns, const larder_wait_request* request,
+                   uint64_t user_data, larder_operation* operation, const Submit& submit) {
+  WaitAsk ask;
+  return SubmitTo(
+      queue, ns, operation, [&] { return ReadWait(request, &ask); },
+      [&](Client* client, CompletionQueue* into) {
+        return (client->*submit)(into, user_data, ns->handle, ask.request, ask.options);
+      });
+}
+
 Status Cancel(larder_client* client, larder_operation operation, uint32_t how) {
   const Result<Client*> used = ClientOf(client, "client");
   if (!used.ok()) return used.status();
@@ -110,25 +122,13 @@ larder_code larder_submit_match(larder_queue* queue, larder_namespace* ns,
 
 larder_code larder_submit_wait(larder_queue* queue, larder_namespace* ns, const larder_wait_request* request,
                                uint64_t user_data, larder_operation* operation, larder_error* error) {
-  WaitAsk ask;
-  return Answer(SubmitTo(
-                    queue, ns, operation, [&] { return ReadWait(request, &ask); },
-                    [&](Client* client, CompletionQueue* into) {
-                      return client->SubmitWait(into, user_data, ns->handle, ask.request, ask.options);
-                    }),
-                error);
+  return Answer(SubmitChain(queue, ns, request, user_data, operation, &Client::SubmitWait), error);
 }
 
 larder_code larder_submit_prefetch(larder_queue* queue, larder_namespace* ns,
                                    const larder_wait_request* request, uint64_t user_data,
                                    larder_operation* operation, larder_error* error) {
-  PrefetchAsk ask;
-  return Answer(SubmitTo(
-                    queue, ns, operation, [&] { return ReadPrefetch(request, &ask); },
-                    [&](Client* client, CompletionQueue* into) {
-                      return client->SubmitPrefetch(into, user_data, ns->handle, ask.request, ask.options);
-                    }),
-                error);
+  return Answer(SubmitChain(queue, ns, request, user_data, operation, &Client::SubmitPrefetch), error);
 }
 
 larder_code larder_submit_get(larder_queue* queue, larder_namespace* ns, const larder_get_request* request,

@@ -140,19 +140,6 @@ Status ReadWait(const larder_wait_request* given_by_caller, WaitAsk* ask) {
   return ReadChain(given, ask);
 }
 
-Status ReadPrefetch(const larder_wait_request* given, PrefetchAsk* ask) {
-  WaitAsk wait;
-  LARDER_RETURN_IF_ERROR(ReadWait(given, &wait));
-  ask->chain = std::move(wait.chain);
-  ask->request.chain = ask->chain;
-  ask->request.groups.clear();
-  for (const GroupSpec& group : wait.request.groups) ask->request.groups.push_back(group.group);
-  ask->request.rectangle = wait.request.rectangle;
-  ask->request.whole = wait.request.whole;
-  ask->options = wait.options;
-  return Status::Ok();
-}
-
 Status ReadGet(const larder_get_request* given_by_caller, GetAsk* ask) {
   larder_get_request given{};
   LARDER_RETURN_IF_ERROR(ReadSized(given_by_caller, "larder_get_request", &given));

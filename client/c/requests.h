@@ -25,19 +25,12 @@ struct MatchAsk {
 Status ReadMatch(const larder_match_request* given, MatchAsk* ask);
 Status WriteMatch(const MatchResult& match, larder_match_result* result);
 
-struct WaitAsk {
+struct WaitAsk {  // of a prefetch too
   std::vector<ChainHash> chain;
   WaitRequest request;
   CallOptions options;
 };
 Status ReadWait(const larder_wait_request* given, WaitAsk* ask);
-
-struct PrefetchAsk {
-  std::vector<ChainHash> chain;
-  PrefetchRequest request;
-  CallOptions options;
-};
-Status ReadPrefetch(const larder_wait_request* given, PrefetchAsk* ask);
 
 struct GetAsk {
   std::vector<GetItem> items;

@@ -1,7 +1,6 @@
 // larderctl explain: where blocks are, or why not, by what their home nodes remember.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <ctime>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -56,15 +55,6 @@ std::string Meaning(const std::string& presence) {
   };
   const auto found = kMeanings.find(presence);
   return found == kMeanings.end() ? "" : found->second;
-}
-
-std::string TimeText(uint64_t unix_ms) {
-  const auto seconds = static_cast<time_t>(unix_ms / 1000);
-  tm parts{};
-  char text[32];
-  gmtime_r(&seconds, &parts);
-  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%SZ", &parts);
-  return text;
 }
 
 std::string PresenceOf(const Answer& answer) {

@@ -46,15 +46,6 @@ Result<uint64_t> SinceMs(const std::string& text) {
   return now_ms - std::min(now_ms, ago_us.value() / 1000);
 }
 
-std::string TimeText(uint64_t unix_ms) {
-  const auto seconds = static_cast<time_t>(unix_ms / 1000);
-  tm parts{};
-  char text[32];
-  gmtime_r(&seconds, &parts);
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
-
 std::string Short(const std::string& hex) {
   return hex.find_first_not_of('0') == hex.npos ? "anonymous" : hex.substr(0, 16);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <ctime>
 
 namespace larder::cli {
 
@@ -51,6 +52,15 @@ std::string PrettyAge(uint64_t ms) {
   if (seconds < 2 * 3600) return std::to_string(seconds / 60) + "m";
   if (seconds < 2 * 86400) return std::to_string(seconds / 3600) + "h";
   return std::to_string(seconds / 86400) + "d";
+}
+
+std::string TimeText(uint64_t unix_ms) {
+  const auto seconds = static_cast<time_t>(unix_ms / 1000);
+  tm parts{};
+  char text[32];
+  gmtime_r(&seconds, &parts);
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
 }
 
 }  // namespace larder::cli

@@ -17,8 +17,9 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-std::string Grouped(uint64_t number);  // "1,234,567"
-std::string PrettyUs(uint64_t us);     // "85 us", "1.2 ms", "3.4 s"
-std::string PrettyAge(uint64_t ms);    // "12s", "3m", "5h", "2d"
+std::string Grouped(uint64_t number);    // "1,234,567"
+std::string PrettyUs(uint64_t us);       // "85 us", "1.2 ms", "3.4 s"
+std::string PrettyAge(uint64_t ms);      // "12s", "3m", "5h", "2d"
+std::string TimeText(uint64_t unix_ms);  // "2026-11-30T04:00:00Z"
 
 }  // namespace larder::cli

@@ -191,6 +191,8 @@ class Core {
   void RouteKeys(Operation* operation, const KeySubset& keys, Presence reason);
   void QueueKeys(Operation* operation, Peer* peer, KeySubset keys);
   void SendMatch(Link* link, Call* call);
+  template <typename Message>
+  void SendChain(Link* link, Call* call);
   void SendWait(Link* link, Call* call);
   void SendPrefetch(Link* link, Call* call);
   void SendRemove(Link* link, Call* call);

@@ -15,9 +15,8 @@ const std::vector<ChainHash>& ChainOf(const Operation* operation) {
     case Kind::kMatch:
       return *static_cast<const MatchOperation*>(operation)->chain;
     case Kind::kWait:
-      return *static_cast<const WaitOperation*>(operation)->chain;
     case Kind::kPrefetch:
-      return *static_cast<const PrefetchOperation*>(operation)->chain;
+      return *static_cast<const ChainOperation*>(operation)->chain;
     case Kind::kRemove:
       return static_cast<const RemoveOperation*>(operation)->hashes;
     default:
@@ -29,7 +28,7 @@ size_t HashesMaxOf(const Operation* operation) {
   if (operation->kind == Kind::kRemove) return kRemoveHashesMax;
   if (operation->kind == Kind::kWait) return kHashesMax;
   if (operation->kind == Kind::kPrefetch) {
-    return std::max<size_t>(kBlocksMax / static_cast<const PrefetchOperation*>(operation)->groups.size(), 1);
+    return std::max<size_t>(kBlocksMax / static_cast<const ChainOperation*>(operation)->groups.size(), 1);
   }
   const size_t groups = static_cast<const MatchOperation*>(operation)->groups.size();
   return std::min<size_t>(kHashesMax, kMessageBytesMax / 4 * 3 / groups);  // one byte a cell in the answer
@@ -156,24 +155,24 @@ void Core::SendMatch(Link* link, Call* call) {
   Transmit(link, Encode(EnvelopeFor(*call), match), std::move(payload));
 }
 
+// A wait or a prefetch: the same question, another verb.
+template <typename Message>
+void Core::SendChain(Link* link, Call* call) {
+  const auto* operation = static_cast<const ChainOperation*>(call->operation);
+  Message message;
+  message.number = link->namespaces[call->name_space].number;
+  message.rectangle = operation->rectangle;
+  message.groups = operation->groups;
+  auto payload = AddHashes(HashesOf(operation->chain, call->keys), &message);
+  Transmit(link, Encode(EnvelopeFor(*call), message), std::move(payload));
+}
+
 void Core::SendWait(Link* link, Call* call) {
-  const auto* operation = static_cast<const WaitOperation*>(call->operation);
-  larder::Wait wait;
-  wait.number = link->namespaces[call->name_space].number;
-  wait.rectangle = operation->rectangle;
-  wait.groups = operation->groups;
-  auto payload = AddHashes(HashesOf(operation->chain, call->keys), &wait);
-  Transmit(link, Encode(EnvelopeFor(*call), wait), std::move(payload));
+  SendChain<larder::Wait>(link, call);
 }
 
 void Core::SendPrefetch(Link* link, Call* call) {
-  const auto* operation = static_cast<const PrefetchOperation*>(call->operation);
-  larder::Prefetch prefetch;
-  prefetch.number = link->namespaces[call->name_space].number;
-  prefetch.rectangle = operation->rectangle;
-  prefetch.groups = operation->groups;
-  auto payload = AddHashes(HashesOf(operation->chain, call->keys), &prefetch);
-  Transmit(link, Encode(EnvelopeFor(*call), prefetch), std::move(payload));
+  SendChain<larder::Prefetch>(link, call);
 }
 
 void Core::SendRemove(Link* link, Call* call) {

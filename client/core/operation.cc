@@ -70,6 +70,17 @@ Status CheckParts(const PutItem& item, const Rectangle& rectangle, uint64_t byte
   return Status::Ok();
 }
 
+Status SetChain(const NamespaceHandle& ns, const WaitRequest& request, ChainOperation* operation) {
+  LARDER_RETURN_IF_ERROR(CheckNamespace(ns));
+  LARDER_RETURN_IF_ERROR(CheckChain(request.chain.size()));
+  LARDER_RETURN_IF_ERROR(CheckGroups(request.groups.size()));
+  LARDER_RETURN_IF_ERROR(PickRectangle(ns, request.whole, request.rectangle, &operation->rectangle));
+  operation->name_space = ns.index;
+  operation->chain = std::make_shared<std::vector<ChainHash>>(request.chain.begin(), request.chain.end());
+  for (const GroupSpec& group : request.groups) operation->groups.push_back(group.group);
+  return Status::Ok();
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Operation>> MakeMatch(const NamespaceHandle& ns, const MatchRequest& request) {
@@ -149,27 +160,15 @@ Result<std::unique_ptr<Operation>> MakePut(const NamespaceHandle& ns, std::span<
 }
 
 Result<std::unique_ptr<Operation>> MakeWait(const NamespaceHandle& ns, const WaitRequest& request) {
-  LARDER_RETURN_IF_ERROR(CheckNamespace(ns));
-  LARDER_RETURN_IF_ERROR(CheckChain(request.chain.size()));
-  LARDER_RETURN_IF_ERROR(CheckGroups(request.groups.size()));
   auto operation = std::make_unique<WaitOperation>();
-  LARDER_RETURN_IF_ERROR(PickRectangle(ns, request.whole, request.rectangle, &operation->rectangle));
-  operation->name_space = ns.index;
-  operation->chain = std::make_shared<std::vector<ChainHash>>(request.chain.begin(), request.chain.end());
-  for (const GroupSpec& group : request.groups) operation->groups.push_back(group.group);
+  LARDER_RETURN_IF_ERROR(SetChain(ns, request, operation.get()));
   operation->leading = static_cast<uint32_t>(request.chain.size());
   return std::unique_ptr<Operation>(std::move(operation));
 }
 
-Result<std::unique_ptr<Operation>> MakePrefetch(const NamespaceHandle& ns, const PrefetchRequest& request) {
-  LARDER_RETURN_IF_ERROR(CheckNamespace(ns));
-  LARDER_RETURN_IF_ERROR(CheckChain(request.chain.size()));
-  LARDER_RETURN_IF_ERROR(CheckGroups(request.groups.size()));
+Result<std::unique_ptr<Operation>> MakePrefetch(const NamespaceHandle& ns, const WaitRequest& request) {
   auto operation = std::make_unique<PrefetchOperation>();
-  LARDER_RETURN_IF_ERROR(PickRectangle(ns, request.whole, request.rectangle, &operation->rectangle));
-  operation->name_space = ns.index;
-  operation->chain = std::make_shared<std::vector<ChainHash>>(request.chain.begin(), request.chain.end());
-  operation->groups = request.groups;
+  LARDER_RETURN_IF_ERROR(SetChain(ns, request, operation.get()));
   return std::unique_ptr<Operation>(std::move(operation));
 }
 

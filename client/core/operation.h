@@ -99,19 +99,21 @@ struct PutOperation : Operation {
   std::vector<PutResult> results;
 };
 
-struct WaitOperation : Operation {
-  WaitOperation() : Operation(Kind::kWait) {}
+// Every group of every key of a chain.
+struct ChainOperation : Operation {
+  using Operation::Operation;
   std::shared_ptr<const std::vector<ChainHash>> chain;  // shared with messages that are being sent
   std::vector<uint16_t> groups;
   Rectangle rectangle;
+};
+
+struct WaitOperation : ChainOperation {
+  WaitOperation() : ChainOperation(Kind::kWait) {}
   uint32_t leading = 0;  // upper bound so far
 };
 
-struct PrefetchOperation : Operation {
-  PrefetchOperation() : Operation(Kind::kPrefetch) {}
-  std::shared_ptr<const std::vector<ChainHash>> chain;  // shared with messages that are being sent
-  std::vector<uint16_t> groups;
-  Rectangle rectangle;
+struct PrefetchOperation : ChainOperation {
+  PrefetchOperation() : ChainOperation(Kind::kPrefetch) {}
   uint64_t blocks = 0;  // in memory, of those that were answered for
 };
 
@@ -152,7 +154,7 @@ Result<std::unique_ptr<Operation>> MakeMatch(const NamespaceHandle& ns, const Ma
 Result<std::unique_ptr<Operation>> MakeGet(const NamespaceHandle& ns, std::span<const GetItem> items);
 Result<std::unique_ptr<Operation>> MakePut(const NamespaceHandle& ns, std::span<const PutItem> items);
 Result<std::unique_ptr<Operation>> MakeWait(const NamespaceHandle& ns, const WaitRequest& request);
-Result<std::unique_ptr<Operation>> MakePrefetch(const NamespaceHandle& ns, const PrefetchRequest& request);
+Result<std::unique_ptr<Operation>> MakePrefetch(const NamespaceHandle& ns, const WaitRequest& request);
 // The blocks that a report names.
 Result<std::vector<BlockRef>> BlocksOf(const NamespaceHandle& ns, const ReportRequest& request);
 Result<std::unique_ptr<Operation>> MakeRemove(const NamespaceHandle& ns, std::span<const ChainHash> hashes,

@@ -235,8 +235,43 @@ static const char* RemovesClearsTouchesAndReports(const char* endpoint) {
   return NULL;
 }
 
+// A get and a match at once: each completes once, with its own result.
+static const char* GetAndMatchAtOnce(const Session* session, larder_queue* queue,
+                                     uint8_t hashes[][LARDER_HASH_BYTES], const uint8_t* memory) {
+  static uint8_t landed[kBlocks][kBlockBytes];
+  larder_completion* done[4] = {NULL};
+  larder_completion_info info = {.size = sizeof info};
+  larder_extent extents[kBlocks];
+  for (unsigned i = 0; i < kBlocks; ++i) extents[i] = (larder_extent){landed[i], kBlockBytes};
+  larder_get_request get = {.size = sizeof get, .hashes = hashes[0], .count = kBlocks, .extents = extents};
+  larder_match_request match = {.size = sizeof match, .hashes = hashes[0], .count = kBlocks};
+  CHECK_OK(larder_submit_get(queue, session->ns, &get, 12, NULL, error));
+  CHECK_OK(larder_submit_match(queue, session->ns, &match, 13, NULL, error));
+  for (size_t seen = 0; seen < 2;) {
+    const size_t count = larder_queue_poll(queue, 10000000, done, 4);
+    CHECK(count != 0);
+    for (size_t i = 0; i < count; ++i, ++seen) {
+      larder_get_result got = {.size = sizeof got};
+      larder_match_result matched = {.size = sizeof matched};
+      larder_put_result put = {.size = sizeof put};
+      CHECK_OK(larder_completion_describe(done[i], &info, error));
+      CHECK(larder_completion_put(done[i], &put, NULL) == LARDER_INVALID);
+      CHECK(info.count == kBlocks);
+      if (info.user_data == 12) {
+        CHECK_OK(larder_completion_get(done[i], &got, error));
+        CHECK(got.hits == kBlocks && memcmp(landed, memory, sizeof landed) == 0);
+      } else {
+        CHECK_OK(larder_completion_match(done[i], &matched, error));
+        CHECK(matched.usable == kBlocks);
+      }
+      larder_completion_free(done[i]);
+    }
+  }
+  return NULL;
+}
+
 static const char* Asynchronous(const char* endpoint) {
-  static uint8_t memory[kBlocks][kBlockBytes], landed[kBlocks][kBlockBytes];
+  static uint8_t memory[kBlocks][kBlockBytes];
   Session session;
   const char* why = OpenSession(endpoint, "queue", &session);
   if (why != NULL) return why;
@@ -261,34 +296,14 @@ static const char* Asynchronous(const char* endpoint) {
   CHECK(info.kind == LARDER_COMPLETED_WAIT && info.user_data == 11 && info.operation == waiting);
   CHECK(info.leading == kBlocks && info.code == LARDER_OK);
   larder_completion_free(done[0]);
+  CHECK_OK(larder_submit_prefetch(queue, session.ns, &wait, 12, NULL, error));
+  CHECK(larder_queue_poll(queue, 10000000, done, 4) == 1);
+  CHECK_OK(larder_completion_describe(done[0], &info, error));
+  CHECK(info.kind == LARDER_COMPLETED_PREFETCH && info.user_data == 12 && info.count == kBlocks);
+  larder_completion_free(done[0]);
   CHECK(poll(&ready, 1, 0) == 0);
 
-  larder_extent extents[kBlocks];
-  for (unsigned i = 0; i < kBlocks; ++i) extents[i] = (larder_extent){landed[i], kBlockBytes};
-  larder_get_request get = {.size = sizeof get, .hashes = hashes[0], .count = kBlocks, .extents = extents};
-  larder_match_request match = {.size = sizeof match, .hashes = hashes[0], .count = kBlocks};
-  CHECK_OK(larder_submit_get(queue, session.ns, &get, 12, NULL, error));
-  CHECK_OK(larder_submit_match(queue, session.ns, &match, 13, NULL, error));
-  for (size_t seen = 0; seen < 2;) {
-    const size_t count = larder_queue_poll(queue, 10000000, done, 4);
-    CHECK(count != 0);
-    for (size_t i = 0; i < count; ++i, ++seen) {
-      larder_get_result got = {.size = sizeof got};
-      larder_match_result matched = {.size = sizeof matched};
-      larder_put_result put = {.size = sizeof put};
-      CHECK_OK(larder_completion_describe(done[i], &info, error));
-      CHECK(larder_completion_put(done[i], &put, NULL) == LARDER_INVALID);
-      CHECK(info.count == kBlocks);
-      if (info.user_data == 12) {
-        CHECK_OK(larder_completion_get(done[i], &got, error));
-        CHECK(got.hits == kBlocks && memcmp(landed, memory, sizeof landed) == 0);
-      } else {
-        CHECK_OK(larder_completion_match(done[i], &matched, error));
-        CHECK(matched.usable == kBlocks);
-      }
-      larder_completion_free(done[i]);
-    }
-  }
+  if ((why = GetAndMatchAtOnce(&session, queue, hashes, memory[0])) != NULL) return why;
 
   // A wait that would last: cancelled, it completes.
   MakeChain(5, hashes);

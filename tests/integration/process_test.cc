@@ -142,8 +142,15 @@ TEST(Process, BlocksOnSsdSurviveKilling) {
   for (uint32_t life = 0; life < 4; life++) {
     const uint32_t first = life * 1000;
     ASSERT_TRUE(Eventually([&] { return PutOne(client.get(), handle, first).there(); }));
-    for (uint32_t i = 1; i < 400; i++) (void)PutOne(client.get(), handle, first + i);
-    for (const uint32_t i : OnSsd(client.get(), handle, first, first + 400)) promised.insert(i);
+    // What a slow disk has no time for is dropped: it is put again.
+    uint32_t next = 1;
+    std::vector<uint32_t> on_ssd;
+    ASSERT_TRUE(Eventually([&] {
+      for (uint32_t n = 0; n < 399; n++) (void)PutOne(client.get(), handle, first + next++ % 400);
+      on_ssd = OnSsd(client.get(), handle, first, first + 400);
+      return on_ssd.size() > 200;
+    }));
+    promised.insert(on_ssd.begin(), on_ssd.end());
     std::thread writer([&] {
       for (uint32_t i = 400; i < 600; i++) (void)PutOne(client.get(), handle, first + i);
     });
@@ -159,7 +166,7 @@ TEST(Process, BlocksOnSsdSurviveKilling) {
       if (HasFailure()) return;
     }
   }
-  EXPECT_GT(promised.size(), 100u) << "how many depends on the disk: what it is too slow for is dropped";
+  EXPECT_GT(promised.size(), 800u);
 }
 
 TEST(Process, APrefetchBringsBlocksUpFromSsd) {
@@ -181,7 +188,7 @@ TEST(Process, APrefetchBringsBlocksUpFromSsd) {
   std::vector<ChainHash> chain;
   for (const uint32_t i : cold) chain.push_back(Key(i));
   chain.push_back(Key(999'999));  // nowhere
-  PrefetchRequest request;
+  WaitRequest request;
   request.chain = chain;
   const Result<uint64_t> blocks = client->Prefetch(handle, request, {.deadline_us = 20'000'000});
   ASSERT_TRUE(blocks.ok()) << blocks.status().ToString();
@@ -277,10 +284,7 @@ TEST(Process, ANodeThatStopsIsNotReadyAndWaitsForWhatIsInFlight) {
   EXPECT_TRUE(Eventually([&] { return node.HttpStatus("/readyz") == 503; }));
   EXPECT_EQ(node.HttpStatus("/livez"), 200);
   EXPECT_EQ(GetOne(client.get(), handle, 1).outcome, Outcome::kHit) << "reads go on while it drains";
-  // The owner hears of it a moment after /readyz does.
-  uint32_t next = 2;
-  EXPECT_TRUE(Eventually([&] { return !PutOne(client.get(), handle, next++).there(); }))
-      << "new puts are turned away";
+  EXPECT_FALSE(PutOne(client.get(), handle, 2).there()) << "new puts are turned away";
   // What it waits for ends with the client, not with a clock: under load, three seconds were over too soon.
   wait.reset();
   client.reset();

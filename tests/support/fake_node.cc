@@ -286,6 +286,17 @@ void FakeNode::AnswerKeys(uint64_t session, const Envelope& envelope, ByteView r
     if (spoil_wait) spoil_wait(&reply);
     return Send(session, Encode(ReplyTo(envelope), reply));
   }
+  if (envelope.verb == Verb::kPrefetch) {
+    Prefetch prefetch;
+    if (!Decode(record, &prefetch).ok()) return;
+    PrefetchReply reply;
+    for (const ChainHash& hash : prefetch.hashes_in_payload ? payload : prefetch.hashes) {
+      for (const uint16_t group : prefetch.groups)
+        reply.blocks += pieces_.count({hash, group}) != 0 ? 1u : 0u;
+    }
+    if (spoil_prefetch) spoil_prefetch(&reply);
+    return Send(session, Encode(ReplyTo(envelope), reply));
+  }
   if (envelope.verb == Verb::kClear) {
     ClearReply reply;
     reply.removed = pieces_.size();

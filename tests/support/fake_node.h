@@ -37,6 +37,7 @@ class FakeNode : private transport::Acceptor {
   std::function<void(ReserveReply*)> spoil_reserve;
   std::function<void(CommitReply*)> spoil_commit;
   std::function<void(WaitReply*)> spoil_wait;
+  std::function<void(PrefetchReply*)> spoil_prefetch;
 
   // Answers held back by kSwallow for gets are sent now.
   void SendSwallowed();

@@ -342,13 +342,7 @@ class Namespace:
         priority: Priority = Priority.INTERACTIVE,
     ) -> int:
         """`wait` for asyncio."""
-        _, found = await self._client._run(
-            lambda queue, token: self._native.submit_wait(
-                queue, token, hashes, groups, rectangle, _us(deadline_ms), priority
-            )
-        )
-        leading: int = found
-        return leading
+        return await self._count(self._native.submit_wait, hashes, groups, rectangle, deadline_ms, priority)
 
     def submit_wait(
         self,
@@ -387,13 +381,7 @@ class Namespace:
         priority: Priority = Priority.INTERACTIVE,
     ) -> int:
         """`prefetch` for asyncio."""
-        _, found = await self._client._run(
-            lambda queue, token: self._native.submit_prefetch(
-                queue, token, hashes, groups, rectangle, _us(deadline_ms), priority
-            )
-        )
-        blocks: int = found
-        return blocks
+        return await self._count(self._native.submit_prefetch, hashes, groups, rectangle, deadline_ms, priority)
 
     def submit_prefetch(
         self,
@@ -408,6 +396,21 @@ class Namespace:
     ) -> int:
         """`prefetch` that completes in `queue`."""
         return self._native.submit_prefetch(queue._native, token, hashes, groups, rectangle, _us(deadline_ms), priority)
+
+    async def _count(
+        self,
+        submit: Callable[..., int],
+        hashes: Hashes,
+        groups: Sequence[int] | None,
+        rectangle: Rectangle | None,
+        deadline_ms: float | None,
+        priority: Priority,
+    ) -> int:
+        _, found = await self._client._run(
+            lambda queue, token: submit(queue, token, hashes, groups, rectangle, _us(deadline_ms), priority)
+        )
+        count: int = found
+        return count
 
     # --- blocks
 

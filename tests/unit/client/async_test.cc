@@ -44,14 +44,17 @@ TEST_F(Async, CompletionsCarryTheirResultsAndUserData) {
   ASSERT_TRUE(client_->SubmitGet(queue.get(), 1, ns_, blocks.items).ok());
   ASSERT_TRUE(client_->SubmitMatch(queue.get(), 2, ns_, match).ok());
   ASSERT_TRUE(client_->SubmitWait(queue.get(), 3, ns_, wait).ok());
+  ASSERT_TRUE(client_->SubmitPrefetch(queue.get(), 4, ns_, wait).ok());
   size_t seen = 0;
-  while (seen < 3) {
+  while (seen < 4) {
     for (const Completion& completion : queue->Poll(1, 10'000'000)) {
       ++seen;
       EXPECT_TRUE(completion.status.ok());
       EXPECT_EQ(completion.blocks.size(), completion.user_data == 1 ? chain.size() : 0);
       EXPECT_EQ(completion.match.usable_length, completion.user_data == 2 ? chain.size() : 0);
       EXPECT_EQ(completion.leading, completion.user_data == 3 ? chain.size() : 0);
+      EXPECT_EQ(completion.count, completion.user_data == 4 ? chain.size() : 0);
+      EXPECT_EQ(completion.kind == CompletionKind::kPrefetch, completion.user_data == 4);
     }
   }
   EXPECT_EQ(blocks.landed, payloads);

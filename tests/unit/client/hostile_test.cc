@@ -194,6 +194,10 @@ TEST_F(Hostile, WrongCountsInRepliesAreNotBelieved) {
   wait.chain = chain;
   EXPECT_EQ(client_->Wait(ns_, wait), 0u);
   calm();
+  nodes_[0]->spoil_prefetch = [](PrefetchReply* reply) { reply->blocks = 1'000'000; };
+  const Result<uint64_t> there = client_->Prefetch(ns_, wait);
+  EXPECT_TRUE(there.ok() && there.value() == 0);
+  calm();
   nodes_[0]->spoil_reserve = [](ReserveReply* reply) { reply->blocks.push_back({PutState::kTicket, 1}); };
   EXPECT_FALSE(client_->Put(ns_, {&put, 1})[0].there());
   calm();

@@ -202,6 +202,41 @@ TEST_F(Spread, WaitComposesTheLeadingCountsOfItsHomes) {
   }
 }
 
+TEST_F(Spread, APrefetchAddsUpWhatItsHomesHave) {
+  StartNodes(3);
+  OpenClient();
+  const auto chain = Chain(2500);
+  for (size_t i = 0; i < chain.size(); i += 2) {
+    for (const uint16_t group : {uint16_t{0}, uint16_t{1}})
+      nodes_[Order(chain[i])[0]]->Store(chain[i], group, kWholeGrid, Bytes(64));
+  }
+  WaitRequest request;
+  request.chain = chain;
+  request.groups = {{0}, {1}};
+  const Result<uint64_t> there = client_->Prefetch(ns_, request);
+  ASSERT_TRUE(there.ok()) << there.status().ToString();
+  EXPECT_EQ(there.value(), 2500u);
+  size_t requests = 0;
+  for (const auto& node : nodes_) requests += node->seen(Verb::kPrefetch);
+  EXPECT_GE(requests, 5u) << "a request names 1,024 blocks at most, and there are 5,000";
+}
+
+TEST_F(Spread, APrefetchEndsByItsDeadlineWithWhatOthersHave) {
+  StartNodes(2);
+  nodes_[1]->manners = [](const Envelope& envelope) {
+    return envelope.verb == Verb::kPrefetch ? Manners::kSwallow : Manners::kAnswer;
+  };
+  OpenClient();
+  const auto chain = Chain(40);
+  StoreAtHome(chain, 64);
+  uint64_t first = 0;
+  for (const ChainHash& hash : chain) first += Order(hash)[0] == 0 ? 1u : 0u;
+  ASSERT_TRUE(first > 0 && first < chain.size());
+  const Result<uint64_t> there = client_->Prefetch(ns_, {.chain = chain}, {.deadline_us = 300'000});
+  ASSERT_TRUE(there.ok()) << there.status().ToString();
+  EXPECT_EQ(there.value(), first);
+}
+
 TEST_F(Spread, BytesInFlightStayUnderTheirBound) {
   StartNodes(3);
   OpenClient(

@@ -4,6 +4,12 @@
 namespace larder::node {
 namespace {
 
+template <typename Memory>
+Readers ReadersOf(const Memory& memory, const Digest& writer, uint64_t since_ms) {
+  const QuarantineRule rule{writer, since_ms, 0, writer};
+  return memory.ReadersOf({&rule, 1})[0];
+}
+
 constexpr uint64_t kSecondUs = 1'000'000;
 
 Digest WriterOf(SessionId session) {
@@ -76,12 +82,12 @@ TEST_F(Cluster, ReadersAreKnownAndTransitiveRulesFollowThem) {
   ASSERT_EQ(node.Put(good, number, Block(3)), PutState::kStored);
   ASSERT_EQ(node.GetOne(third, number, Block(3)).presence, Presence::kRam);
   ASSERT_EQ(node.Put(third, number, Block(4)), PutState::kStored);
-  const auto readers = node.owner->ReadersOf(WriterOf(bad), 0);
+  const auto readers = ReadersOf(*node.owner, WriterOf(bad), 0);
   ASSERT_EQ(readers.size(), 1u);
   EXPECT_EQ(readers.begin()->first, WriterOf(good));
   EXPECT_EQ(readers.begin()->second.first_ms, read_ms);
   EXPECT_EQ(readers.begin()->second.blocks, 1u);
-  EXPECT_TRUE(node.owner->ReadersOf(WriterOf(bad), read_ms + 1000).empty());
+  EXPECT_TRUE(ReadersOf(*node.owner, WriterOf(bad), read_ms + 1000).empty());
   Ban(bad, 0, true);
   EXPECT_EQ(node.owner->quarantine().rules().size(), 3u);
   EXPECT_EQ(Get(1), Presence::kQuarantined);
@@ -132,11 +138,11 @@ TEST(ReaderMemory, ForgetsTheOldestAndCountsIt) {
   ReaderMemory memory(4);
   for (uint64_t i = 1; i <= 6; ++i) memory.Remember(i, WriterOf(1), WriterOf(2), i * 1000);
   EXPECT_EQ(memory.forgotten(), 2u);
-  const auto readers = memory.ReadersOf(WriterOf(1), 0);
+  const auto readers = ReadersOf(memory, WriterOf(1), 0);
   ASSERT_EQ(readers.size(), 1u);
   EXPECT_EQ(readers.begin()->second.blocks, 4u);
   EXPECT_EQ(readers.begin()->second.first_ms, 3000u);
-  EXPECT_TRUE(memory.ReadersOf(WriterOf(2), 0).empty());
+  EXPECT_TRUE(ReadersOf(memory, WriterOf(2), 0).empty());
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ FETCHED = -1  # the completion of a prefetch, beside the rows of an answer
 class Lookup:
     """One question about a chain: a match for each group, or a wait for all of them first."""
 
-    def __init__(self, chunks: int) -> None:
+    def __init__(self, request: str, chunks: int) -> None:
+        self.request = request  # whose prefix it is, by the engine's id
         self.chunks = chunks
         self.present: list[list[bool]] = []
         self.asked_s = time.monotonic()

@@ -83,7 +83,7 @@ class SchedulerSide:
         if self._queue is None:
             self._queue = client.queue()
         space = self._link.space((state.lora, self._epoch))
-        lookup = Lookup(chunks)
+        lookup = Lookup(state.request.request_id, chunks)
         keys = self._geometry.keys(state.hashes, 0, chunks)
         lookup.begin(space, self._queue, self._geometry, keys, self._wait_ms(state))
         state.lookup = lookup
@@ -144,9 +144,11 @@ class SchedulerSide:
 
     def _fetch_ahead(self, lookup: Lookup) -> None:
         """For a request that waits its turn: what of its prefix lies on SSD comes up meanwhile."""
-        state = next((each for each in self._requests.values() if each.lookup is lookup), None)
-        space = None if state is None else self._link.space((state.lora, self._epoch))
-        if state is None or space is None:
+        state = self._requests.get(lookup.request)
+        if state is None or state.lookup is not lookup:
+            return  # it was admitted, or is gone
+        space = self._link.space((state.lora, self._epoch))
+        if space is None:
             return
         chunks, geometry = lookup.chunks, self._geometry
         usable = geometry.usable_tokens(lookup.present, 0, chunks * geometry.chunk_tokens) // geometry.chunk_tokens
