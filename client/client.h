@@ -126,8 +126,9 @@ struct PutItem {
   std::vector<ConstExtentRef> extents;  // the packed payload
   // Bytes of each part in PartIndex order, as runs; empty: all parts are equal.
   std::vector<PartRun> parts;
-  std::vector<ChainHash> constituents;  // engine's own hashes, when the block is made of several
-  uint32_t depth = 0;                   // position in its chain, for eviction order
+  std::vector<ChainHash> constituents;     // engine's own hashes, when the block is made of several
+  uint32_t depth = 0;                      // position in its chain, for eviction order
+  Retention retention = Retention::kNone;  // told to its nodes once it is there
 };
 struct PutResult {
   PutState state = PutState::kBusy;  // the best of its copies
@@ -149,6 +150,10 @@ struct TouchRequest {  // once a request, when it knows what it used
   std::span<const ChainHash> chain;
   std::vector<uint16_t> groups = {0};
   uint32_t usable_length = 0;  // of the chain, what was there when the request came: Match's answer
+  // What the engine knows of the chain's future: moves its blocks in the order in which they leave, until
+  // their next use; pins nothing.
+  Retention retention = Retention::kNone;
+  bool finishes = false;  // only that: the use was told by an earlier touch
 };
 
 struct ReportRequest {  // blocks whose content a caller found to be wrong, beyond what checksums see

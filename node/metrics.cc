@@ -147,6 +147,8 @@ constexpr Metric kMetrics[] = {
     {{"larder_waits_timed_out_total", "", "Of them, those that ended at their deadline.", kCounter},
      OWNER(waits_timed_out)},
     {{"larder_touches_total", "", "Touch requests.", kCounter}, OWNER(touches)},
+    {{"larder_turns_finished_total", "", "Requests whose end was told, with or without a hint.", kCounter},
+     OWNER(turns_finished)},
     {{"larder_reports_total", "", "Blocks that readers reported as corrupt.", kCounter}, OWNER(reports)},
     {{"larder_reports_dropped_total", "", "Of them, those whose copy here was bad and is gone.", kCounter},
      OWNER(reports_dropped)},

@@ -131,9 +131,9 @@ void Owner::State::OnTouch(Asker& asker, const Touch& body) {
   uint32_t number = 0;
   if (NamespaceFor(asker, body.number, &number) == nullptr) return;
   if (body.groups.size() > kGroupsMax || body.hashes.size() > kHashesMax) return;
-  ++counts.touches;
+  ++(body.finishes ? counts.turns_finished : counts.touches);
   if (family->observes()) ObserveChain(body, number);
-  TouchInfo info{now_us, body.root, 0, body.usable_length, body.chain_length, 0};
+  TouchInfo info{now_us, body.root, 0, body.usable_length, body.chain_length, 0, body.retention};
   uint32_t first[Index::kBatch];
   const bool has_depths = body.depths.size() == body.hashes.size();
   for (size_t end = body.hashes.size(); end > 0;) {
@@ -150,18 +150,28 @@ void Owner::State::OnTouch(Asker& asker, const Touch& body) {
         if (first[i] != kNone) family->PrefetchNeighbours(first[i]);
       }
       for (size_t i = count; i-- > 0;) {
-        if (first[i] == kNone && ssd != nullptr) WarmSsd(number, body.hashes[end + i], group);
+        if (first[i] == kNone && ssd != nullptr && !body.finishes)
+          WarmSsd(number, body.hashes[end + i], group);
         if (first[i] == kNone) continue;
         info.depth = has_depths ? body.depths[end + i] : static_cast<uint32_t>(end + i);
         info.key = FingerprintOf(number, body.hashes[end + i], group);
         for (uint32_t piece = first[i]; piece != kNone && work_left > 0; piece = index[piece].next_piece) {
-          Entry& e = index[piece];
-          e.used = e.warm = 1;
-          if (e.spilling == 0) PolicyOf(piece).Touch(piece, info);
+          TouchPiece(piece, info, body.finishes);
           if (piece != first[i]) --work_left;
         }
       }
     }
+  }
+}
+
+void Owner::State::TouchPiece(uint32_t piece, const TouchInfo& info, bool finishes) {
+  Entry& e = index[piece];
+  if (!finishes) e.used = e.warm = 1;
+  if (e.spilling != 0) return;
+  if (finishes) {
+    PolicyOf(piece).Expect(piece, info.retention);
+  } else {
+    PolicyOf(piece).Touch(piece, info);
   }
 }
 
@@ -175,7 +185,9 @@ void Owner::State::ObserveChain(const Touch& body, uint32_t number) {
   }
   for (const uint16_t group : body.groups) {
     for (size_t i = 0; i < keys.size(); ++i) keys[i] = FingerprintOf(number, body.hashes[i], group);
-    family->Observe({now_us, body.root ^ group, body.usable_length, body.chain_length, keys, depths});
+    const ChainTouch touch{now_us, body.root ^ group, body.usable_length, body.chain_length, keys,
+                           depths, body.retention};
+    body.finishes ? family->ObserveEnd(touch) : family->Observe(touch);
   }
 }
 

@@ -263,6 +263,7 @@ struct Owner::State : private ssd::TierSink {
   static void AddEstimates(const uint64_t* key_us, size_t count,
                            std::vector<MatchReply::Estimate>* estimates);
   void OnTouch(Asker& asker, const Touch& body);
+  void TouchPiece(uint32_t piece, const TouchInfo& info, bool finishes);
   void ObserveChain(const Touch& body, uint32_t number);
   void WarmSsd(uint32_t number, const ChainHash& hash, uint16_t group);
 

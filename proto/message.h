@@ -16,6 +16,7 @@
 
 #include "proto/block_header.h"
 #include "proto/placement.h"
+#include "proto/retention.h"
 
 namespace larder {
 
@@ -290,6 +291,8 @@ struct Touch {
   uint32_t hash_count = 0;
   std::vector<ChainHash> hashes;  // may be none with kRelease
   uint32_t chain_length = 0;      // blocks of the whole chain, other nodes' included; 0 (unknown) isn't sent
+  Retention retention = Retention::kNone;  // sent, with what follows, only when there is something to say
+  bool finishes = false;  // the end of a request whose use was told before: no use of its own
   bool operator==(const Touch&) const = default;
 };
 // A reader found bytes that do not verify: the node checks its own copy and drops it only if it is bad.

@@ -243,6 +243,11 @@ Status Decode(ByteView record, Touch* body) {
     in.Check(body->depths[i - 1] < body->depths[i], "depths do not ascend");
   }
   if (in.More()) body->chain_length = in.U32();  // older peers don't send it
+  if (in.More()) {
+    const uint8_t retention = in.U8();
+    body->retention = retention < kRetentions ? static_cast<Retention>(retention) : Retention::kNone;
+    body->finishes = in.U8() == 1;
+  }
   return in.Finish();
 }
 

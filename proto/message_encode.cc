@@ -259,7 +259,12 @@ Bytes Encode(const Envelope& envelope, const Touch& body) {
   out.Array(body.groups);
   out.Array(body.depths);
   out.Hashes(body);
-  if (body.chain_length != 0) out.U32(body.chain_length);
+  const bool hint = body.retention != Retention::kNone || body.finishes;
+  if (body.chain_length != 0 || hint) out.U32(body.chain_length);
+  if (hint) {
+    out.U8(static_cast<uint8_t>(body.retention));
+    out.U8(body.finishes ? 1 : 0);
+  }
   return out.Finish();
 }
 

@@ -138,12 +138,14 @@ Status ReadKeys(const larder_keys* given, Keys* keys) {
   return Status::Ok();
 }
 
-Status RunTouch(larder_namespace* ns, const larder_keys* given) {
+Status RunTouch(larder_namespace* ns, const larder_keys* given, bool finishes) {
   const Result<Client*> client = ClientOf(ns, "ns");
   if (!client.ok()) return client.status();
   Keys keys;
   LARDER_RETURN_IF_ERROR(ReadKeys(given, &keys));
-  client.value()->Touch(ns->handle, {keys.hashes, keys.groups, keys.given.usable});
+  TouchRequest touch{keys.hashes, keys.groups, keys.given.usable, Retention::kNone, finishes};
+  LARDER_RETURN_IF_ERROR(RetentionFrom(keys.given.retention, &touch.retention));
+  client.value()->Touch(ns->handle, touch);
   return Status::Ok();
 }
 
@@ -255,7 +257,11 @@ larder_code larder_put(larder_namespace* ns, const larder_put_request* request, 
 }
 
 larder_code larder_touch(larder_namespace* ns, const larder_keys* keys, larder_error* error) {
-  return Answer(RunTouch(ns, keys), error);
+  return Answer(RunTouch(ns, keys, false), error);
+}
+
+larder_code larder_finish_turn(larder_namespace* ns, const larder_keys* keys, larder_error* error) {
+  return Answer(RunTouch(ns, keys, true), error);
 }
 
 larder_code larder_report(larder_namespace* ns, const larder_keys* keys, larder_error* error) {

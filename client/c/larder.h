@@ -304,12 +304,26 @@ typedef struct larder_keys { /* blocks by hash and group: every group of every h
   size_t group_count;
   const larder_rectangle* rectangle; /* report: of the bad bytes; NULL: the whole grid */
   uint64_t deadline_us;              /* remove */
+  uint32_t retention;                /* touch, finish_turn: LARDER_RETENTION_ */
+  uint32_t reserved;
 } larder_keys;
+
+/* What an engine knows of a chain's future. It moves blocks in the order in which they leave, fades as they
+ * age, and ends with their next use; it pins nothing. */
+enum {
+  LARDER_RETENTION_NONE = 0,
+  LARDER_RETENTION_ENDED = 1,     /* the turn ended: the next comes when a person has read and written */
+  LARDER_RETENTION_CONTINUES = 2, /* a tool call follows: asked for again in seconds */
+  LARDER_RETENTION_NEVER = 3      /* never again: gives way before all others */
+};
 
 /* Any thread; both return at once, nobody answers. touch: once a request, root first, when it knows what it
  * used; it decides the order of eviction. report: content that the caller found wrong, at most 1,024 blocks;
  * the nodes check their copies and drop what is bad. */
 LARDER_API larder_code larder_touch(larder_namespace* ns, const larder_keys* keys, larder_error* error);
+/* Any thread; returns at once, nobody answers. When a request ends whose use larder_touch told: `retention`
+ * of its chain. No use of its own. */
+LARDER_API larder_code larder_finish_turn(larder_namespace* ns, const larder_keys* keys, larder_error* error);
 LARDER_API larder_code larder_report(larder_namespace* ns, const larder_keys* keys, larder_error* error);
 /* Any thread; block. `removed` (may be NULL): blocks that were there. clear: the whole namespace on every
  * node; fails by naming the nodes that did not answer. */
@@ -377,7 +391,7 @@ typedef struct larder_put_request {
   size_t part_run_count;            /* 0: all parts are equal */
   const uint8_t* constituents; /* the engine's own hashes when a block is made of several; 32 bytes each */
   uint32_t constituents_per_block;
-  uint32_t reserved;
+  uint32_t retention; /* LARDER_RETENTION_ of all its blocks, told once they are there */
   uint64_t deadline_us;
 } larder_put_request;
 

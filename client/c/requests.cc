@@ -169,6 +169,12 @@ Status WriteGet(const std::vector<BlockResult>& blocks, larder_get_result* resul
   return Status::Ok();
 }
 
+Status RetentionFrom(uint32_t given, Retention* out) {
+  if (given >= kRetentions) return Invalid("retention: one of LARDER_RETENTION_");
+  *out = static_cast<Retention>(given);
+  return Status::Ok();
+}
+
 Status ReadPut(const larder_put_request* given_by_caller, PutAsk* ask) {
   larder_put_request given{};
   LARDER_RETURN_IF_ERROR(ReadSized(given_by_caller, "larder_put_request", &given));
@@ -181,8 +187,11 @@ Status ReadPut(const larder_put_request* given_by_caller, PutAsk* ask) {
   if (given.part_run_count != 0 && (given.part_runs == nullptr || given.part_run_count > kPartsMax)) {
     return Invalid("part_run_count: from 1 to " + std::to_string(kPartsMax) + ", with part_runs");
   }
+  Retention retention = Retention::kNone;
+  LARDER_RETURN_IF_ERROR(RetentionFrom(given.retention, &retention));
   for (size_t i = 0; i < ask->items.size(); ++i) {
     PutItem& item = ask->items[i];
+    item.retention = retention;
     item.depth = given.depths == nullptr ? given.first_depth + static_cast<uint32_t>(i) : given.depths[i];
     for (size_t run = 0; run < given.part_run_count; ++run) {
       item.parts.push_back({given.part_runs[run].count, given.part_runs[run].bytes});

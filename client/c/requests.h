@@ -15,6 +15,7 @@ Result<Client*> ClientOf(const Handle* handle, const char* name) {
   return handle->state->Use();
 }
 
+Status RetentionFrom(uint32_t given, Retention* out);
 Status HashesFrom(const uint8_t* hashes, size_t count, std::vector<ChainHash>* out);
 
 struct MatchAsk {

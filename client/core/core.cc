@@ -272,6 +272,7 @@ void Core::Finish(Operation* operation) {
       break;
     case Kind::kPut:
       completion.kind = CompletionKind::kPut;
+      NoteRetention(*static_cast<PutOperation*>(operation));
       completion.puts = std::move(static_cast<PutOperation*>(operation)->results);
       break;
     case Kind::kWait:

@@ -203,6 +203,8 @@ class Core {
   size_t CountOf(const Operation* operation, const KeySubset& keys) const;
   void NextHome(Operation* operation, const KeySubset& keys, Presence reason);
   void UnreachableKeys(Operation* operation, const KeySubset& keys, Presence reason);
+  void NoteTouch(uint32_t name_space, const TouchRequest& request);
+  void NoteRetention(const PutOperation& put);
   void FinishMatch(MatchOperation* operation, MatchResult* result);
   void ReleasePins(uint32_t name_space, const std::vector<MatchOperation::NodePin>& pins);
 

@@ -1,6 +1,7 @@
 // What is asked by key alone: match, wait, prefetch, remove, touch, and the pins that matches took.
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "client/core/core.h"
 
@@ -353,6 +354,11 @@ void Core::SendReport(uint32_t name_space, const std::vector<BlockRef>& blocks, 
 
 void Core::SendTouch(uint32_t name_space, const TouchRequest& request, uint64_t now_us) {
   now_us_ = now_us;
+  NoteTouch(name_space, request);
+  Settle();
+}
+
+void Core::NoteTouch(uint32_t name_space, const TouchRequest& request) {
   if (off_ || closing_ || routing_ == nullptr || request.chain.empty() || request.chain.size() > kHashesMax)
     return;
   std::vector<std::pair<Peer*, Touch>> touches;
@@ -372,6 +378,8 @@ void Core::SendTouch(uint32_t name_space, const TouchRequest& request, uint64_t 
       touch.usable_length = request.usable_length;
       touch.chain_length = static_cast<uint32_t>(request.chain.size());
       touch.groups = request.groups;
+      touch.retention = request.retention;
+      touch.finishes = request.finishes;
       touch.hash_count = static_cast<uint32_t>(touch.hashes.size());
       Notice notice;
       notice.verb = Verb::kTouch;
@@ -381,7 +389,24 @@ void Core::SendTouch(uint32_t name_space, const TouchRequest& request, uint64_t 
     }
     touches.clear();
   }
-  Settle();
+}
+
+// What a put's blocks are expected to be: nodes hear of it when they have them.
+void Core::NoteRetention(const PutOperation& put) {
+  std::map<std::pair<Retention, uint16_t>, std::vector<ChainHash>> told;
+  for (size_t i = 0; i < put.sources.size(); ++i) {
+    const PutSource& source = put.sources[i];
+    if (source.retention == Retention::kNone || !put.results[i].there()) continue;
+    told[{source.retention, source.ref.group}].push_back(source.ref.hash);
+  }
+  for (const auto& [what, hashes] : told) {
+    TouchRequest touch;
+    touch.chain = hashes;
+    touch.groups = {what.second};
+    touch.retention = what.first;
+    touch.finishes = true;
+    NoteTouch(put.name_space, touch);
+  }
 }
 
 }  // namespace larder::client

@@ -153,6 +153,7 @@ Result<std::unique_ptr<Operation>> MakePut(const NamespaceHandle& ns, std::span<
     }
     source.constituents = item.constituents;
     source.depth = item.depth;
+    source.retention = item.retention;
     operation->sources.push_back(std::move(source));
   }
   operation->results.resize(items.size());

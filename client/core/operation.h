@@ -89,6 +89,7 @@ struct PutSource {
   std::vector<PartRun> parts;
   std::vector<ChainHash> constituents;
   uint32_t depth = 0;
+  Retention retention = Retention::kNone;
   uint32_t open_copies = 0;
   bool answered = false;
 };

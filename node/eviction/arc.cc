@@ -35,6 +35,7 @@ class Arc final : public EvictionPolicy {
     Remove(entry);
     ListOf(flags).PushHot(&store_, entry, Stamp::Of(info.now_us, info.depth, flags));
   }
+  void Expect(uint32_t, Retention) override {}
   void Defer(uint32_t entry, uint64_t now_us) override {
     const Stamp stamp = store_[entry].stamp;
     Remove(entry);

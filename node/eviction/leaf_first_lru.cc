@@ -1,5 +1,9 @@
 // Least recently used; of one request's blocks the deepest is the colder one, so that what stays of a chain
-// is a prefix. One list from the coldest to the hottest entry, ordered by (time of the last touch, -depth).
+// is a prefix. One list for each expectation from the coldest to the hottest entry, ordered by (time of the
+// last touch, -depth); the coldest of the four that counts as the oldest leaves.
+#include <array>
+
+#include "node/eviction/effective_age.h"
 #include "node/eviction/linked_order.h"
 
 namespace larder::node {
@@ -11,31 +15,71 @@ class LeafFirstLru final : public EvictionPolicy {
 
   void Reserve(uint32_t entries) override { store_.Reserve(entries); }
   void Insert(uint32_t entry, const TouchInfo& info) override {
-    order_.PushHot(&store_, entry, Stamp::Of(info.now_us, info.depth, 0));
+    Push(entry, Stamp::Of(info.now_us, info.depth, static_cast<uint64_t>(info.retention)));
   }
   void Touch(uint32_t entry, const TouchInfo& info) override {
-    order_.Remove(&store_, entry);
+    Remove(entry);
     Insert(entry, info);
   }
-  void Defer(uint32_t entry, uint64_t now_us) override {
-    Touch(entry, {.now_us = now_us, .depth = store_[entry].stamp.depth()});
+  void Expect(uint32_t entry, Retention retention) override {
+    Stamp stamp = store_[entry].stamp;
+    Remove(entry);
+    stamp.set_flags(static_cast<uint64_t>(retention));
+    Push(entry, stamp);
   }
-  void Remove(uint32_t entry) override { order_.Remove(&store_, entry); }
+  void Defer(uint32_t entry, uint64_t now_us) override {
+    const Stamp stamp = store_[entry].stamp;
+    Remove(entry);
+    Push(entry, Stamp::Of(now_us, stamp.depth(), stamp.flags()));
+  }
+  void Remove(uint32_t entry) override { OrderOf(store_[entry].stamp).Remove(&store_, entry); }
   void Evict(uint32_t entry, uint64_t) override { Remove(entry); }
 
   uint32_t Victim(const std::function<bool(uint32_t)>& may_leave, uint32_t look_max) override {
-    return order_.Find(store_, may_leave, &look_max);
+    std::array<bool, kRetentions> tried{};
+    for (unsigned i = 0; i < kRetentions && look_max > 0; ++i) {
+      const unsigned oldest = OldestBut(tried);
+      if (oldest == kRetentions) break;
+      tried[oldest] = true;
+      const uint32_t found = orders_[oldest].Find(store_, may_leave, &look_max);
+      if (found != LinkedOrder::kNone) return found;
+    }
+    return LinkedOrder::kNone;
   }
   uint64_t ColdestUs() override {
-    return order_.coldest() == LinkedOrder::kNone ? UINT64_MAX : LastUs(order_.coldest());
+    const unsigned oldest = OldestBut({});
+    return oldest == kRetentions ? UINT64_MAX : LastUs(orders_[oldest].coldest());
   }
   uint64_t LastUs(uint32_t entry) const override { return store_[entry].stamp.us(); }
-  uint64_t size() const override { return order_.size(); }
+  uint64_t size() const override {
+    uint64_t sum = 0;
+    for (const LinkedOrder& order : orders_) sum += order.size();
+    return sum;
+  }
   uint64_t metadata_bytes() const override { return sizeof(*this); }
 
  private:
+  LinkedOrder& OrderOf(Stamp stamp) { return orders_[stamp.flags()]; }
+  void Push(uint32_t entry, Stamp stamp) {
+    now_us_ = std::max(now_us_, stamp.us());
+    OrderOf(stamp).PushHot(&store_, entry, stamp);
+  }
+  uint64_t AgeOfColdest(unsigned order) const {
+    return EffectiveAge(static_cast<Retention>(order), now_us_ - LastUs(orders_[order].coldest()));
+  }
+  // The list whose coldest entry leaves next, of those not tried; kRetentions: none.
+  unsigned OldestBut(const std::array<bool, kRetentions>& tried) const {
+    unsigned oldest = kRetentions;
+    for (unsigned o = 0; o < kRetentions; ++o) {
+      if (tried[o] || orders_[o].coldest() == LinkedOrder::kNone) continue;
+      if (oldest == kRetentions || AgeOfColdest(o) > AgeOfColdest(oldest)) oldest = o;
+    }
+    return oldest;
+  }
+
   LinkedStore& store_;
-  LinkedOrder order_;
+  std::array<LinkedOrder, kRetentions> orders_;
+  uint64_t now_us_ = 0;
 };
 
 }  // namespace

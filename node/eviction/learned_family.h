@@ -17,6 +17,7 @@ class LearnedFamily : public PolicyFamily {
   std::unique_ptr<EvictionPolicy> Make() override { return MakeGroupedOrder(&shared_); }
   bool observes() const override { return true; }
   void Observe(const ChainTouch& touch) override;
+  void ObserveEnd(const ChainTouch& touch) override;
   void Prefetch(uint32_t entry) const override { shared_.store.Prefetch(entry); }
   void PrefetchNeighbours(uint32_t entry) const override { shared_.store.PrefetchNeighbours(entry); }
   uint64_t metadata_bytes() const override;
@@ -30,6 +31,7 @@ class LearnedFamily : public PolicyFamily {
     uint32_t before = 0;
   };
   virtual void Play(const ChainTouch&, const std::vector<Use>&) {}
+  virtual void PlayEnd(uint32_t, Retention) {}
   virtual void Forget(uint32_t) {}  // an entry whose number goes to another block
   virtual void Restart() {}         // all of them
 

@@ -28,6 +28,7 @@ class LfuAging final : public EvictionPolicy {
     node.stamp = Stamp::Of(info.now_us, info.depth, 0);
     heap_.Moved(&store_, entry);
   }
+  void Expect(uint32_t, Retention) override {}
   void Defer(uint32_t entry, uint64_t now_us) override {
     // Above the entry's own rank; the next touch gives it back what it has earned.
     RankedNode& node = store_[entry];

@@ -10,21 +10,21 @@
 
 namespace larder::node {
 
-// 44 bits of time in units of 16 us (nine years), 16 bits of depth, 4 bits that a policy may use. Without
+// 42 bits of time in units of 64 us (nine years), 16 bits of depth, 6 bits that a policy may use. Without
 // those the greater stamp is the hotter entry: of one request's blocks the root.
 struct Stamp {
-  static constexpr uint64_t kFlags = 0xf;
+  static constexpr uint64_t kFlags = 0x3f;
   static constexpr uint64_t kDepthMax = 0xffff;
   uint64_t bits = 0;
 
   static Stamp Of(uint64_t now_us, uint32_t depth, uint64_t flags) {
-    const uint64_t time = std::min(now_us >> 4, (uint64_t{1} << 44) - 1);
-    return {time << 20 | (kDepthMax - std::min<uint64_t>(depth, kDepthMax)) << 4 | flags};
+    const uint64_t time = std::min(now_us >> 6, (uint64_t{1} << 42) - 1);
+    return {time << 22 | (kDepthMax - std::min<uint64_t>(depth, kDepthMax)) << 6 | flags};
   }
-  uint64_t order() const { return bits >> 4; }
+  uint64_t order() const { return bits >> 6; }
   uint64_t flags() const { return bits & kFlags; }
-  uint64_t us() const { return bits >> 20 << 4; }
-  uint32_t depth() const { return static_cast<uint32_t>(kDepthMax - (bits >> 4 & kDepthMax)); }
+  uint64_t us() const { return bits >> 22 << 6; }
+  uint32_t depth() const { return static_cast<uint32_t>(kDepthMax - (bits >> 6 & kDepthMax)); }
   // The same time and flags as another touch gives them, whatever the depth.
   void set_flags(uint64_t flags) { bits = (bits & ~kFlags) | flags; }
 };

@@ -30,6 +30,7 @@ class Lru2 final : public EvictionPolicy {
     node.stamp = Stamp::Of(info.now_us, info.depth, 0);
     heap_.Moved(&store_, entry);
   }
+  void Expect(uint32_t, Retention) override {}
   void Defer(uint32_t entry, uint64_t now_us) override {
     RankedNode& node = store_[entry];
     node.rank = now_us;

@@ -9,6 +9,8 @@
 #include <span>
 #include <string_view>
 
+#include "proto/retention.h"
+
 namespace larder::node {
 
 // What a touch or insert says about an entry. A node sees only its share of a chain; depth and lengths tell
@@ -20,6 +22,7 @@ struct TouchInfo {
   uint32_t usable_length = 0;  // blocks of the chain that the request could use; 0: none, or unknown
   uint32_t chain_length = 0;   // blocks of the whole chain, other nodes' included; 0: unknown
   uint64_t key = 0;            // names the block, also after it left
+  Retention retention = Retention::kNone;  // until the next touch
 };
 
 // One order over the entries of one class. Entries are small numbers that the index reuses.
@@ -32,6 +35,9 @@ class EvictionPolicy {
   // an insert without chain length belongs to the insert and is no second use.
   virtual void Insert(uint32_t entry, const TouchInfo& info) = 0;
   virtual void Touch(uint32_t entry, const TouchInfo& info) = 0;
+  // What is now known of an entry's future, without counting as a use. Textbook policies that have no place
+  // for it take no notice; LRU and the learned ones do.
+  virtual void Expect(uint32_t entry, Retention retention) = 0;
   // To the hot end without counting as a use: a pinned entry at the cold end must hide nobody.
   virtual void Defer(uint32_t entry, uint64_t now_us) = 0;
   // The entry is gone for good: removed, cleared, corrupt.
@@ -63,6 +69,7 @@ struct ChainTouch {
   uint32_t chain_length = 0;
   std::span<const uint64_t> keys;
   std::span<const uint32_t> depths;  // one a key, ascending
+  Retention retention = Retention::kNone;
 };
 
 // What the classes of a node share: entry storage (an entry is in one class at a time), and what is learned.
@@ -74,6 +81,8 @@ class PolicyFamily {
   // Once a request and before its touches, when `observes`.
   virtual bool observes() const { return false; }
   virtual void Observe(const ChainTouch&) {}
+  // The end of a request that was observed.
+  virtual void ObserveEnd(const ChainTouch&) {}
   // Hints before a batch of touches: an entry's links, and once those came, its neighbours'.
   virtual void Prefetch(uint32_t) const {}
   virtual void PrefetchNeighbours(uint32_t) const {}

@@ -48,7 +48,7 @@ void LearnedFamily::Observe(const ChainTouch& touch) {
     ChainHistory::Entry& e = history_[entry];
     e.last_us = touch.now_us;
     if (touch.depths[i] + 1 == touch.chain_length) spell_class |= SpellClass::kEnd;
-    e.spell_class = static_cast<uint8_t>(spell_class);
+    e.spell_class = static_cast<uint8_t>(SpellClass::With(spell_class, touch.retention));
     uses_.push_back({entry, static_cast<uint32_t>((spell_class & SpellClass::kUses) / SpellClass::kUse)});
   }
   observed_ += blocks;
@@ -58,6 +58,18 @@ void LearnedFamily::Observe(const ChainTouch& touch) {
   played.keys = touch.keys.first(blocks);
   played.depths = touch.depths.first(blocks);
   Play(played, uses_);
+}
+
+// The spells go on as what they are now known to be.
+void LearnedFamily::ObserveEnd(const ChainTouch& touch) {
+  if (touch.keys.empty() || !sampler_.Samples(touch)) return;
+  for (const uint64_t key : touch.keys) {
+    const uint32_t entry = history_.Find(key);
+    if (entry == ChainHistory::kNone) continue;
+    ChainHistory::Entry& e = history_[entry];
+    e.spell_class = static_cast<uint8_t>(SpellClass::With(e.spell_class, touch.retention));
+    PlayEnd(entry, touch.retention);
+  }
 }
 
 // Other chains are watched from now on: what was open is censored. While all are, only the shadows play

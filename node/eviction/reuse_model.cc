@@ -40,14 +40,23 @@ void ReuseModel::Recompute(const Counts& open, bool coarse) {
       all_at_risk[b] += at_risk[c][b];
     }
   }
-  for (uint64_t end = 0; coarse && end <= SpellClass::kEnd; ++end) {
-    const uint64_t twice = SpellClass::kUse | end, more = 2 * SpellClass::kUse | end;
+  for (uint64_t once = 0; coarse && once < SpellClass::kCount; ++once) {
+    if ((once & SpellClass::kUses) != 0) continue;
+    const uint64_t twice = once + SpellClass::kUse, more = twice + SpellClass::kUse;
     for (uint32_t b = 0; b < kBuckets; ++b) {
       used[twice][b] = used[more][b] = used[twice][b] + used[more][b];
       at_risk[twice][b] = at_risk[more][b] = at_risk[twice][b] + at_risk[more][b];
     }
   }
+  uint32_t unseen = SpellClass::kCount;
   for (uint32_t c = 0; c < SpellClass::kCount; ++c) {
+    if (at_risk[c][0] == 0) {  // as the average block: the same for all of them
+      if (unseen != SpellClass::kCount) {
+        worth_[c] = worth_[unseen];
+        continue;
+      }
+      unseen = c;
+    }
     std::array<double, kBuckets + 1> used_until{}, held_until{};
     double alive = 1;
     for (uint32_t b = 0; b < kBuckets; ++b) {
@@ -69,7 +78,8 @@ void ReuseModel::Recompute(const Counts& open, bool coarse) {
   }
   // Blocks at a chain's front were used more often than those behind them, which are worth nothing without
   // them; so more uses never count less, whatever few spells seem to say.
-  for (uint64_t c = SpellClass::kUse; c < SpellClass::kCount; ++c) {
+  for (uint64_t c = 0; c < SpellClass::kCount; ++c) {
+    if ((c & SpellClass::kUses) == 0) continue;
     for (uint32_t b = 0; b < kBuckets; ++b) {
       worth_[c][b] = std::max(worth_[c][b], worth_[c - SpellClass::kUse][b]);
     }

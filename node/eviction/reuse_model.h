@@ -11,17 +11,27 @@
 #include <array>
 #include <cstdint>
 
+#include "proto/retention.h"
+
 namespace larder::node {
 
-// What is known when a spell begins: how often the block was used, and whether it ends its chain (often a
-// partly filled block, which the next turn of a conversation replaces).
+// What is known of a spell: how often the block was used, whether it ends its chain (often a partly filled
+// block, which the next turn of a conversation replaces), and what the engine said when the request ended.
 struct SpellClass {
-  static constexpr uint32_t kCount = 6;
-  static constexpr uint64_t kEnd = 1;  // the request's last block
-  static constexpr uint64_t kUse = 2;  // added by each use after the first, up to two
+  static constexpr uint32_t kCount = 32;  // 24 of them in use
+  static constexpr uint64_t kEnd = 1;     // the request's last block
+  static constexpr uint64_t kUse = 2;     // added by each use after the first, up to two
   static constexpr uint64_t kUses = 6;
+  static constexpr uint64_t kRetention = 8;  // times a Retention
+  static constexpr uint64_t kEvery = kCount - 1;
 
   static uint64_t NextUse(uint64_t spell_class) { return std::min((spell_class & kUses) + kUse, 2 * kUse); }
+  static Retention RetentionOf(uint64_t spell_class) {
+    return static_cast<Retention>(spell_class / kRetention % kRetentions);
+  }
+  static uint64_t With(uint64_t spell_class, Retention retention) {
+    return (spell_class & (kEnd | kUses)) | static_cast<uint64_t>(retention) * kRetention;
+  }
 };
 
 class ReuseModel {

@@ -33,6 +33,7 @@ class S3Fifo final : public EvictionPolicy {
     if (!first && (flags & kUses) < kUses) ++flags;
     stamp = Stamp::Of(info.now_us, info.depth, flags);
   }
+  void Expect(uint32_t, Retention) override {}
   void Defer(uint32_t entry, uint64_t now_us) override {
     const Stamp stamp = store_[entry].stamp;
     LinkedOrder& queue = QueueOf(entry);

@@ -66,6 +66,11 @@ class Tournament final : public LearnedFamily {
     played_ += touch.keys.size();
     ChooseLeader();
   }
+  void PlayEnd(uint32_t entry, Retention retention) override {
+    for (size_t m = 0; m <= kArc; ++m) {
+      if ((history_[entry].shadows >> m & 1) != 0) PolicyOf(m).Expect(entry, retention);
+    }
+  }
   void Forget(uint32_t entry) override {
     uint8_t& shadows = history_[entry].shadows;
     for (size_t m = 0; shadows != 0; ++m) {
@@ -106,7 +111,7 @@ class Tournament final : public LearnedFamily {
   void PlayMember(size_t m, const ChainTouch& touch, const std::vector<Use>& uses, uint64_t capacity) {
     EvictionPolicy& policy = PolicyOf(m);
     policy.Reserve(static_cast<uint32_t>(history_.entries().size()));
-    TouchInfo info{touch.now_us, touch.root, 0, touch.usable_length, touch.chain_length, 0};
+    TouchInfo info{touch.now_us, touch.root, 0, touch.usable_length, touch.chain_length, 0, touch.retention};
     if (info.chain_length == 0) info.chain_length = UINT32_MAX;  // a shadow's insert is the whole request
     for (size_t i = uses.size(); i-- > 0;) {
       info.depth = touch.depths[i];

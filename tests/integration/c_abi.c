@@ -216,6 +216,12 @@ static const char* RemovesClearsTouchesAndReports(const char* endpoint) {
   if ((why = PutAll(session.ns, hashes, memory, states)) != NULL) return why;
   larder_keys keys = {.size = sizeof keys, .usable = kBlocks, .hashes = hashes[0], .count = kBlocks};
   CHECK_OK(larder_touch(session.ns, &keys, error));
+  keys.retention = LARDER_RETENTION_CONTINUES;
+  CHECK_OK(larder_finish_turn(session.ns, &keys, error));
+  keys.retention = 4;
+  larder_error refused = {0};
+  CHECK(larder_finish_turn(session.ns, &keys, &refused) == LARDER_INVALID);
+  keys.retention = LARDER_RETENTION_NONE;
   CHECK_OK(larder_report(session.ns, &keys, error));  // good blocks stay
   uint64_t removed = 0;
   keys.hashes = hashes[kBlocks - 1];

@@ -86,7 +86,10 @@ class Blocking(NodeCase):
         space = self.space()
         hashes, source = chain(4), blocks(4)
         space.put(hashes, source, constituents=chain(8, 2), first_depth=3)
-        space.touch(hashes, usable=4)
+        space.touch(hashes, usable=4, retention=larder_kv.Retention.CONTINUES)
+        space.finish_turn(hashes, larder_kv.Retention.ENDED)
+        with self.assertRaises(larder_kv.InvalidError):
+            space.finish_turn(hashes, 9)
         space.report(hashes)
         self.assertEqual(space.remove(hashes[3:]), 1)
         self.assertEqual(space.match(hashes).presence[3], Presence.REMOVED)

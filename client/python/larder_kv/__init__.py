@@ -21,7 +21,7 @@ from larder_kv._client import (
     hash_link,
     hash_tokens,
 )
-from larder_kv._enums import Outcome, Presence, Priority, PutState
+from larder_kv._enums import Outcome, Presence, Priority, PutState, Retention
 from larder_kv._errors import (
     BusyError,
     Code,
@@ -56,6 +56,7 @@ __all__ = [
     "PutResult",
     "PutState",
     "Queue",
+    "Retention",
     "UnavailableError",
     "__version__",
     "hash_link",

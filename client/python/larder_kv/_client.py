@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from larder_kv import _native
-from larder_kv._enums import Priority
+from larder_kv._enums import Priority, Retention
 from larder_kv._errors import Code, InvalidError, error_of
 from larder_kv._native import Buffer, Completion, Extents, GetResult, MatchResult, PutResult
 
@@ -475,14 +475,24 @@ class Namespace:
         parts: Sequence[tuple[int, int]] | None = None,
         constituents: Hashes | None = None,
         first_depth: int = 0,
+        retention: Retention = Retention.NONE,
         deadline_ms: float | None = None,
         priority: Priority = Priority.INTERACTIVE,
     ) -> PutResult:
         """Stores blocks out of memory, as `get` takes it. parts: (count, bytes) runs of a block's parts where they differ in
         size. constituents: the engine's own hashes when a block is made of several of its blocks, as many for each.
-        first_depth: where in its chain the first block stands; the others follow."""
+        first_depth: where in its chain the first block stands; the others follow. retention: what is expected of them."""
         return self._native.put(
-            hashes, blocks, groups, rectangles, parts, constituents, first_depth, _us(deadline_ms), priority
+            hashes,
+            blocks,
+            groups,
+            rectangles,
+            parts,
+            constituents,
+            first_depth,
+            retention,
+            _us(deadline_ms),
+            priority,
         )
 
     async def put_async(
@@ -495,6 +505,7 @@ class Namespace:
         parts: Sequence[tuple[int, int]] | None = None,
         constituents: Hashes | None = None,
         first_depth: int = 0,
+        retention: Retention = Retention.NONE,
         deadline_ms: float | None = None,
         priority: Priority = Priority.INTERACTIVE,
     ) -> PutResult:
@@ -510,6 +521,7 @@ class Namespace:
                 parts,
                 constituents,
                 first_depth,
+                retention,
                 _us(deadline_ms),
                 priority,
             )
@@ -529,6 +541,7 @@ class Namespace:
         parts: Sequence[tuple[int, int]] | None = None,
         constituents: Hashes | None = None,
         first_depth: int = 0,
+        retention: Retention = Retention.NONE,
         deadline_ms: float | None = None,
         priority: Priority = Priority.INTERACTIVE,
     ) -> int:
@@ -543,15 +556,23 @@ class Namespace:
             parts,
             constituents,
             first_depth,
+            retention,
             _us(deadline_ms),
             priority,
         )
 
     # --- keys
 
-    def touch(self, hashes: Hashes, *, usable: int, groups: Groups = None) -> None:
+    def touch(
+        self, hashes: Hashes, *, usable: int, groups: Groups = None, retention: Retention = Retention.NONE
+    ) -> None:
         """Once a request, with its whole chain: what was used stays longest. Returns at once."""
-        self._native.touch(hashes, groups, usable)
+        self._native.touch(hashes, groups, usable, retention)
+
+    def finish_turn(self, hashes: Hashes, retention: Retention, *, groups: Groups = None) -> None:
+        """When a request ends whose use `touch` told: what is expected of its chain. No use of its own; moves blocks in
+        the order in which they leave, until their next use. Returns at once."""
+        self._native.finish_turn(hashes, groups, retention)
 
     def report(self, hashes: Hashes, *, groups: Groups = None, rectangle: Rectangle | None = None) -> None:
         """Blocks whose content turned out wrong: nodes check their copies and drop bad ones. Returns at once."""

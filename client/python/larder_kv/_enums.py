@@ -69,3 +69,12 @@ class Priority(enum.IntEnum):
 
     INTERACTIVE = 0
     BATCH = 1
+
+
+class Retention(enum.IntEnum):
+    """What an engine knows of a chain's future. It fades as blocks age, ends with their next use, and pins nothing."""
+
+    NONE = 0
+    ENDED = 1  # the turn ended: the next comes when a person has read and written
+    CONTINUES = 2  # a tool call follows: asked for again in seconds
+    NEVER = 3  # never again: gives way before all others

@@ -88,8 +88,9 @@ struct PutMore {
     }
     if (!constituents_given.is_none()) constituents = std::make_unique<Hashes>(constituents_given);
   }
-  void AddTo(larder_put_request* request, uint32_t first_depth) const {
+  void AddTo(larder_put_request* request, uint32_t first_depth, uint32_t retention) const {
     request->first_depth = first_depth;
+    request->retention = retention;
     request->part_runs = runs.data();
     request->part_run_count = runs.size();
     if (constituents == nullptr || request->count == 0) return;
@@ -169,11 +170,11 @@ GetResult Get(NamespaceHandle& self, nb::handle hashes, nb::handle into, nb::han
 
 PutResult Put(NamespaceHandle& self, nb::handle hashes, nb::handle from, nb::handle groups,
               nb::handle rectangles, nb::handle parts, nb::handle constituents, uint32_t first_depth,
-              uint64_t deadline_us, uint32_t priority) {
+              uint32_t retention, uint64_t deadline_us, uint32_t priority) {
   const BlockAsk ask(hashes, from, false, groups, rectangles, deadline_us, priority);
   const PutMore more(parts, constituents);
   auto request = ask.Raw<larder_put_request>();
-  more.AddTo(&request, first_depth);
+  more.AddTo(&request, first_depth, retention);
   PutResult result(request.count);
   larder_put_result raw = result.Raw();
   self.client->Call(
@@ -234,12 +235,12 @@ larder_operation SubmitGet(NamespaceHandle& self, QueueHandle& queue, nb::object
 
 larder_operation SubmitPut(NamespaceHandle& self, QueueHandle& queue, nb::object token, nb::handle hashes,
                            nb::handle from, nb::handle groups, nb::handle rectangles, nb::handle parts,
-                           nb::handle constituents, uint32_t first_depth, uint64_t deadline_us,
-                           uint32_t priority) {
+                           nb::handle constituents, uint32_t first_depth, uint32_t retention,
+                           uint64_t deadline_us, uint32_t priority) {
   const BlockAsk ask(hashes, from, false, groups, rectangles, deadline_us, priority);
   const PutMore more(parts, constituents);
   auto request = ask.Raw<larder_put_request>();
-  more.AddTo(&request, first_depth);
+  more.AddTo(&request, first_depth, retention);
   return queue.Submit({LARDER_COMPLETED_PUT, request.count, 0, std::move(token), ask.memory},
                       [&](uint64_t user_data, larder_operation* operation, larder_error* error) {
                         return larder_submit_put(queue.raw(), self.raw, &request, user_data, operation,
@@ -247,16 +248,17 @@ larder_operation SubmitPut(NamespaceHandle& self, QueueHandle& queue, nb::object
                       });
 }
 
-enum class KeyWork { kTouch, kReport, kRemove };
+enum class KeyWork { kTouch, kFinishTurn, kReport, kRemove };
 
 uint64_t RunKeys(NamespaceHandle& self, KeyWork work, nb::handle hashes_given, nb::handle groups_given,
-                 nb::handle rectangle_given, uint32_t usable, uint64_t deadline_us) {
+                 nb::handle rectangle_given, uint32_t usable, uint32_t retention, uint64_t deadline_us) {
   const Hashes hashes(hashes_given);
   const std::vector<uint16_t> groups = GroupNumbersOf(groups_given);
   larder_rectangle rectangle{};
   larder_keys keys{};
   keys.size = sizeof keys;
   keys.usable = usable;
+  keys.retention = retention;
   keys.hashes = hashes.data();
   keys.count = hashes.count();
   keys.groups = groups.empty() ? nullptr : groups.data();
@@ -265,9 +267,10 @@ uint64_t RunKeys(NamespaceHandle& self, KeyWork work, nb::handle hashes_given, n
   keys.deadline_us = deadline_us;
   uint64_t removed = 0;
   self.client->Call([&](larder_client*, larder_error* error) {
-    return work == KeyWork::kTouch    ? larder_touch(self.raw, &keys, error)
-           : work == KeyWork::kReport ? larder_report(self.raw, &keys, error)
-                                      : larder_remove(self.raw, &keys, &removed, error);
+    return work == KeyWork::kTouch        ? larder_touch(self.raw, &keys, error)
+           : work == KeyWork::kFinishTurn ? larder_finish_turn(self.raw, &keys, error)
+           : work == KeyWork::kReport     ? larder_report(self.raw, &keys, error)
+                                          : larder_remove(self.raw, &keys, &removed, error);
   });
   return removed;
 }
@@ -297,7 +300,7 @@ void BindNamespace(nb::module_& module) {
       .def("prefetch", &Prefetch, nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg(), nb::arg())
       .def("get", &Get, nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg(), nb::arg())
       .def("put", &Put, nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg().none(),
-           nb::arg().none(), nb::arg(), nb::arg(), nb::arg())
+           nb::arg().none(), nb::arg(), nb::arg(), nb::arg(), nb::arg())
       .def("submit_match", &SubmitMatch, nb::arg(), nb::arg().none(), nb::arg(), nb::arg().none(),
            nb::arg().none(), nb::arg(), nb::arg(), nb::arg())
       .def("submit_wait", &SubmitWait, nb::arg(), nb::arg().none(), nb::arg(), nb::arg().none(),
@@ -307,23 +310,30 @@ void BindNamespace(nb::module_& module) {
       .def("submit_get", &SubmitGet, nb::arg(), nb::arg().none(), nb::arg(), nb::arg(), nb::arg().none(),
            nb::arg().none(), nb::arg(), nb::arg())
       .def("submit_put", &SubmitPut, nb::arg(), nb::arg().none(), nb::arg(), nb::arg(), nb::arg().none(),
-           nb::arg().none(), nb::arg().none(), nb::arg().none(), nb::arg(), nb::arg(), nb::arg())
+           nb::arg().none(), nb::arg().none(), nb::arg().none(), nb::arg(), nb::arg(), nb::arg(), nb::arg())
       .def(
           "touch",
-          [](NamespaceHandle& self, nb::handle hashes, nb::handle groups, uint32_t usable) {
-            RunKeys(self, KeyWork::kTouch, hashes, groups, nb::none(), usable, 0);
+          [](NamespaceHandle& self, nb::handle hashes, nb::handle groups, uint32_t usable,
+             uint32_t retention) {
+            RunKeys(self, KeyWork::kTouch, hashes, groups, nb::none(), usable, retention, 0);
+          },
+          nb::arg(), nb::arg().none(), nb::arg(), nb::arg())
+      .def(
+          "finish_turn",
+          [](NamespaceHandle& self, nb::handle hashes, nb::handle groups, uint32_t retention) {
+            RunKeys(self, KeyWork::kFinishTurn, hashes, groups, nb::none(), 0, retention, 0);
           },
           nb::arg(), nb::arg().none(), nb::arg())
       .def(
           "report",
           [](NamespaceHandle& self, nb::handle hashes, nb::handle groups, nb::handle rectangle) {
-            RunKeys(self, KeyWork::kReport, hashes, groups, rectangle, 0, 0);
+            RunKeys(self, KeyWork::kReport, hashes, groups, rectangle, 0, 0, 0);
           },
           nb::arg(), nb::arg().none(), nb::arg().none())
       .def(
           "remove",
           [](NamespaceHandle& self, nb::handle hashes, nb::handle groups, uint64_t deadline_us) {
-            return RunKeys(self, KeyWork::kRemove, hashes, groups, nb::none(), 0, deadline_us);
+            return RunKeys(self, KeyWork::kRemove, hashes, groups, nb::none(), 0, 0, deadline_us);
           },
           nb::arg(), nb::arg().none(), nb::arg())
       .def("clear", &Clear);

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <numeric>
+#include <thread>
 
 #include "client/client.h"
 
@@ -150,6 +152,50 @@ TEST_F(RealNode, PutsMatchesGetsWaitsAndTouches) {
   EXPECT_EQ(stats.hits, 16u);
   EXPECT_EQ(stats.stored, 16u);
   EXPECT_EQ(stats.bytes_in_flight, 0u);
+}
+
+// A put says it of its own blocks, the end of a turn of a chain.
+TEST_F(RealNode, WhatIsNeverAskedForAgainMakesRoomForTheNextPut) {
+  Start(1);
+  const auto put = [&](const std::vector<ChainHash>& chain, Retention retention) {
+    std::vector<std::vector<std::byte>> payloads;
+    std::vector<PutItem> puts(chain.size());
+    for (size_t i = 0; i < chain.size(); ++i) {
+      payloads.push_back(Payload(chain[i], 1 << 20));
+      puts[i].hash = chain[i];
+      puts[i].extents = {{payloads[i].data(), payloads[i].size()}};
+      puts[i].retention = retention;
+    }
+    for (const PutResult& result : client_->Put(ns_, puts)) ASSERT_TRUE(result.there());
+  };
+  const auto there = [&](const std::vector<ChainHash>& chain) {
+    MatchRequest match;
+    match.chain = chain;
+    return client_->Match(ns_, match).usable_length;
+  };
+  const auto told = [&](uint64_t turns) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (nodes_[0]->stats()->turns_finished < turns && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return nodes_[0]->stats()->turns_finished;
+  };
+  const std::vector<ChainHash> old = Chain(30, 1), ended = Chain(30, 2), written = Chain(30, 3);
+  put(old, Retention::kNone);
+  put(ended, Retention::kNone);
+  put(written, Retention::kNever);
+  ASSERT_EQ(told(1), 1u);
+  TouchRequest finish;
+  finish.chain = ended;
+  finish.retention = Retention::kNever;
+  finish.finishes = true;
+  client_->Touch(ns_, finish);
+  ASSERT_EQ(told(2), 2u);
+  put(Chain(60, 4), Retention::kNone);
+  EXPECT_EQ(there(old), 30u) << "the oldest of all stays";
+  EXPECT_LT(there(ended) + there(written), 60u);
+  put(Chain(28, 5), Retention::kNone);
+  EXPECT_EQ(there(old), 30u);
 }
 
 // The answer is a byte a key and group: 1 MiB and a little, which was over the transport's own header limit.

@@ -3,6 +3,7 @@ add_executable(node_core_test
   ${CMAKE_CURRENT_LIST_DIR}/arena_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/cover_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/eviction_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/retention_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/index_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/miss_memory_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_quarantine_test.cc

@@ -104,6 +104,23 @@ TEST(Touch, TellsTheLengthOfItsChainWhenItIsKnown) {
   EXPECT_EQ(back.chain_length, 0u);
 }
 
+TEST(Touch, TellsWhatIsExpectedOnlyWhenSomethingIs) {
+  Touch touch = Sample<Touch>();
+  touch.chain_length = 0;
+  const Bytes silent = Encode(EnvelopeOf<Touch>(), touch);
+  touch.retention = Retention::kContinues;
+  touch.finishes = true;
+  const Bytes told = Encode(EnvelopeOf<Touch>(), touch);
+  EXPECT_EQ(told.size(), silent.size() + 6);
+  Touch back;
+  ASSERT_TRUE(Decode(RecordOf(told), &back).ok());
+  EXPECT_EQ(back, touch);
+  Bytes later = told;  // a later version's word for what this one does not know
+  later[later.size() - 2] = std::byte{17};
+  ASSERT_TRUE(Decode(RecordOf(later), &back).ok());
+  EXPECT_EQ(back.retention, Retention::kNone);
+}
+
 TEST(EveryMessage, RefusesEachTruncation) {
   for (const Kind& kind : EveryKind()) {
     const ByteView record = RecordOf(kind.sample);
