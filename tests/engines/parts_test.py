@@ -5,9 +5,11 @@ import random
 import tempfile
 import unittest
 
-from larder_kv.vllm import options, weights
-from larder_kv.vllm.breaker import Breaker
-from larder_kv.vllm.geometry import Group, UnservedError, plan
+from larder_kv.engine import weights
+from larder_kv.engine.breaker import Breaker
+from larder_kv.engine.model import UnservedError
+from larder_kv.vllm import options
+from larder_kv.vllm.geometry import Group, plan
 from larder_kv.vllm.pace import Pace
 
 

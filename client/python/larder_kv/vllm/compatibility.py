@@ -8,7 +8,7 @@ import inspect
 import logging
 from typing import Any
 
-from larder_kv.vllm.geometry import UnservedError
+from larder_kv.engine.model import UnservedError
 
 TRIED = ("0.32.0",)
 

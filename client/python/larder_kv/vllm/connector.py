@@ -21,8 +21,8 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 from vllm.logger import init_logger
 
+from larder_kv.engine.model import UnservedError
 from larder_kv.vllm import compatibility, identity, layout, options
-from larder_kv.vllm.geometry import UnservedError
 from larder_kv.vllm.link import Link
 from larder_kv.vllm.metadata import Promise, StepMetadata, WorkerReport
 from larder_kv.vllm.scheduler import SchedulerSide

@@ -10,14 +10,12 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+from larder_kv.engine.model import UnservedError
+
 CHUNK_BYTES = 1 << 20  # the least power of two of engine blocks that reaches this
 CHUNK_TOKENS_MAX = 256
 CHUNKS_MAX = 65536  # of one request to a node
 NULL_BLOCK = 0  # the engine's number for "no block here": outside of a window
-
-
-class UnservedError(Exception):
-    """This model or configuration gets no hits; the text says why and how to mend it."""
 
 
 @dataclasses.dataclass(frozen=True)

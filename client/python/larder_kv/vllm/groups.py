@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from larder_kv.vllm.geometry import Group, UnservedError
+from larder_kv.engine.model import UnservedError
+from larder_kv.vllm.geometry import Group
 
 
 def total_kv_heads(vllm_config: Any) -> int:

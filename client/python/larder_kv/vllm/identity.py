@@ -3,55 +3,22 @@
 # mypy: ignore-errors
 from __future__ import annotations
 
-import hashlib
-import json
-import pathlib
 from typing import Any
 
-from larder_kv.vllm import weights
-from larder_kv.vllm.geometry import Geometry, UnservedError, plan
+from larder_kv.engine import weights
+from larder_kv.engine.model import UnservedError, config_digest
+from larder_kv.vllm.geometry import Geometry, plan
 from larder_kv.vllm.groups import groups_of, total_kv_heads
 
-# Configuration that says where a model comes from, not what it computes.
-NOT_IDENTITY = {"_name_or_path", "name_or_path", "transformers_version", "_commit_hash", "_attn_implementation"}
 INTERFACE = "vllm-v1-lbhnc"  # raised when the meaning of bytes or hashes changes without any other field changing
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(name): _plain(each) for name, each in value.items() if name not in NOT_IDENTITY}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    return value if isinstance(value, (str, int, float, bool)) or value is None else str(value)
-
-
-def config_digest(hf_config: Any) -> str:
-    """Of the configuration as the engine runs it: rope overrides and the like are in it."""
-    text = json.dumps(_plain(hf_config.to_dict()), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _location(model_config: Any) -> str:
-    """Where the weights are on this machine; the engine has loaded them from there."""
-    location = getattr(model_config, "model_weights", None) or model_config.model
-    if pathlib.Path(location).exists():
-        return location
-    try:
-        from huggingface_hub import snapshot_download
-
-        return snapshot_download(location, revision=model_config.revision, local_files_only=True)
-    except Exception as error:
-        raise UnservedError(
-            f"the weights of {location} are not on this machine, so that nobody can say which they are: load the model "
-            "from a local folder or from Hugging Face's cache"
-        ) from error
 
 
 def weights_digest(model_config: Any, load_format: str) -> str:
     if str(load_format) == "dummy":
         return f"dummy-{model_config.seed}"
     try:
-        return weights.digest(_location(model_config))
+        location = getattr(model_config, "model_weights", None) or model_config.model
+        return weights.digest(weights.locate(location, model_config.revision))
     except OSError as error:
         raise UnservedError(f"{error}: the cache of a model without known weights can't be shared") from error
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from larder_kv.vllm.geometry import Geometry, Group, UnservedError
+from larder_kv.engine.model import UnservedError
+from larder_kv.vllm.geometry import Geometry, Group
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ import logging
 import time
 from typing import Any
 
-from larder_kv.vllm.breaker import Breaker
+from larder_kv.engine.breaker import Breaker
 from larder_kv.vllm.events import Events
 from larder_kv.vllm.geometry import NULL_BLOCK, Geometry, Group
 from larder_kv.vllm.identity import lora_digest

@@ -8,6 +8,8 @@ import json
 import os
 import pathlib
 
+from larder_kv.engine.model import UnservedError
+
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 STRETCH_BYTES = 64 << 20  # the digest is a tree of such stretches, so that several threads can work on one file
 KEEP_BYTES = 1 << 30  # from so many bytes on, digests are kept in a file: they take seconds
@@ -77,6 +79,21 @@ def digest_files(paths: list[pathlib.Path]) -> str:
             _keep(stamp, known)
     _known[stamp] = known
     return known
+
+
+def locate(model: str, revision: str | None = None) -> str:
+    """Where the weights of a folder or a Hugging Face name are on this machine. UnservedError when they are not."""
+    if pathlib.Path(model).exists():
+        return model
+    try:
+        from huggingface_hub import snapshot_download
+
+        return str(snapshot_download(model, revision=revision, local_files_only=True))
+    except Exception as error:
+        raise UnservedError(
+            f"the weights of {model} are not on this machine, so that nobody can say which they are: load the model "
+            "from a local folder or from Hugging Face's cache"
+        ) from error
 
 
 def digest(location: str) -> str:

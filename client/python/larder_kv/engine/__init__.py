@@ -1,0 +1,1 @@
+"""What the adapters to engines have in common; nothing of it knows an engine."""
