@@ -3,14 +3,17 @@
 import pathlib
 import random
 import tempfile
+import types
 import unittest
 
+from larder_kv import Retention
 from larder_kv.engine import weights
 from larder_kv.engine.breaker import Breaker
 from larder_kv.engine.model import UnservedError
 from larder_kv.vllm import options
 from larder_kv.vllm.geometry import Group, plan
 from larder_kv.vllm.pace import Pace
+from larder_kv.vllm.turns import retention_of
 
 
 class EngineHashes(unittest.TestCase):
@@ -164,8 +167,34 @@ class Habits(unittest.TestCase):
             pace.worth_loading(1000)
         self.assertTrue(pace.worth_loading(1000))  # it is tried again some day
 
+    def test_what_would_come_later_than_computing_is_not_pulled(self):
+        pace, slow = Pace(), [1, 1, 1, 900, 1]
+        self.assertEqual(pace.tokens_in_time(0, 80, 16, lambda chunk: 1e9), 80)  # nothing is measured yet
+        pace.computed(1000, 1000)  # a token a millisecond
+        self.assertEqual(pace.tokens_in_time(0, 80, 16, lambda chunk: slow[chunk]), 48)
+        self.assertEqual(pace.tokens_in_time(32, 80, 16, lambda chunk: slow[chunk]), 48)
+        self.assertEqual(pace.tokens_in_time(0, 80, 16, lambda chunk: 0), 80)
+        self.assertEqual(pace.tokens_in_time(0, 80, 16, lambda chunk: 100), 0)
+        self.assertEqual(pace.tokens_in_time(0, 80, 16, lambda chunk: 70), 80)  # one wait for all of them
+        self.assertEqual(pace.tokens_in_time(16, 40, 16, lambda chunk: 20), 40)  # ends within a chunk
+
+    def test_what_is_expected_when_a_request_ends(self):
+        def ended(status, output=(), **parameters):
+            request = types.SimpleNamespace(
+                status=types.SimpleNamespace(name=status), output_token_ids=list(output), kv_transfer_params=parameters
+            )
+            return retention_of(request, (7, 8))
+
+        self.assertEqual(ended("FINISHED_STOPPED", [1, 2]), Retention.ENDED)
+        self.assertEqual(ended("FINISHED_STOPPED", [1, 8, 2]), Retention.CONTINUES)
+        self.assertEqual(ended("FINISHED_LENGTH_CAPPED", [8]), Retention.NONE)
+        self.assertEqual(ended("FINISHED_ABORTED"), Retention.NONE)
+        self.assertEqual(ended("FINISHED_ABORTED", larder_retention="never"), Retention.NEVER)
+        self.assertEqual(ended("FINISHED_STOPPED", larder_retention="no such word"), Retention.ENDED)
+
     def test_options(self):
-        chosen, warnings = options.parse({"endpoints": ["a:1", "b:2"], "chunk_token": 5, "zebra": 1, "deadline_ms": 7})
+        chosen, warnings = options.parse({"endpoints": ["a:1", "b:2"], "chunk_token": 5, "zebra": 1, "deadline_ms": 7, "tool_call_tokens": [5]})
+        self.assertEqual(chosen.tool_call_tokens, (5,))
         self.assertEqual((chosen.endpoints, chosen.deadline_ms), ("a:1,b:2", 7.0))
         self.assertIn('did you mean "chunk_tokens"?', warnings[0])
         self.assertIn("there are endpoints", warnings[1])
@@ -175,6 +204,7 @@ class Habits(unittest.TestCase):
             {"chunk_tokens": True},
             {"deadline_ms": 0},
             {"tenant": 3},
+            {"tool_call_tokens": [1, "a"]},
         ):
             with self.assertRaises(ValueError):
                 options.parse(bad)

@@ -22,7 +22,10 @@ def _checked(where: str, name: str, kind: str, value: Any) -> Any:
         return value
     if kind == "float" and isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
         return float(value)
-    wanted = {"bool": "true or false", "int": "a whole number", "float": "a number above 0"}.get(kind, "a text")
+    if kind.startswith("tuple[int") and isinstance(value, (list, tuple)):
+        if all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in value):
+            return tuple(value)
+    wanted = {"tuple[int, ...]": "a list of whole numbers", "bool": "true or false", "int": "a whole number", "float": "a number above 0"}.get(kind, "a text")
     raise ValueError(f'{where}: "{name}" is {value!r}; it must be {wanted}')
 
 

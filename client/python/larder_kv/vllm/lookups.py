@@ -28,6 +28,8 @@ class Lookup:
         self.asked_s = time.monotonic()
         self.done_s = 0.0
         self.unreached = False
+        self.too_late = False  # not all of it was offered: computing was expected to be sooner
+        self._load_us: dict[int, list[int]] = {}  # of each group's row, the nodes' estimate until a chunk is here
         self._cold: dict[int, list[int]] = {}  # of each group's row, the chunks on SSD
         self._open = 0
 
@@ -66,6 +68,10 @@ class Lookup:
                 queue, (self, row), keys, groups=[group.number], rectangle=rectangle, deadline_ms=MATCH_MS
             )
 
+    def load_ms(self, chunk: int) -> float:
+        """Until the chunk is here in all groups, as its nodes expect; 0: they say nothing."""
+        return max((row[chunk] / 1000 for row in self._load_us.values() if chunk < len(row)), default=0.0)
+
     def fetch_ahead(self, space: Namespace, queue: Queue, geometry: Geometry, keys: bytes, chunks: int) -> int:
         """Asks for what lies on SSD of the first `chunks` to be in memory when it is loaded; how many chunks, in all groups."""
         size, asked = len(keys) // self.chunks, 0
@@ -94,6 +100,7 @@ class Lookup:
                 what()
             return
         presence = result.presence if result is not None else b""
+        self._load_us[what] = result.estimates_us if result is not None else []
         self.present[what] = [each < 64 for each in presence] or [False] * self.chunks
         self._cold[what] = [at for at, each in enumerate(presence) if each == Presence.SSD]
         self.unreached |= not presence or any(each in (Presence.UNREACHABLE, Presence.TIMED_OUT) for each in presence)

@@ -22,6 +22,7 @@ class Options:
     save_decode_cache: bool = False  # also what was generated; else prompts only
     chunk_tokens: int = 0  # tokens of a Larder block; 0: see geometry.py
     deadline_ms: float = 5000  # what has not come by then is computed
+    tool_call_tokens: tuple[int, ...] = ()  # token ids that begin a tool call: such a turn is soon continued
 
 
 def parse(extra: Mapping[str, Any]) -> tuple[Options, list[str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 STEP_TOKENS_MIN = 64  # a shorter step says nothing about prefill
 PATIENCE = 1.5  # a load may take this much longer than computing the same before it is given up
 WORTH_MS_MIN = 200.0  # a shorter load is not worth a thought
@@ -40,6 +42,19 @@ class Pace:
             return True
         self._load_ms *= 0.95  # forget, so that a cluster that got faster is tried again
         return False
+
+    def tokens_in_time(self, local: int, tokens: int, chunk_tokens: int, load_ms: Callable[[int], float]) -> int:
+        """Of a prefix of `tokens`, `local` of them here already, the most that are pulled sooner than computed; load_ms
+        tells when a chunk will have come, 0 for unknown. All of them as long as computing is not measured."""
+        if self._compute_ms == 0:
+            return tokens
+        latest, in_time = 0.0, local
+        for chunk in range(local // chunk_tokens, -(-tokens // chunk_tokens)):
+            latest = max(latest, load_ms(chunk))
+            end = min(tokens, (chunk + 1) * chunk_tokens)
+            if latest <= self.compute_ms(end - local):
+                in_time = end
+        return in_time
 
     def deadline_ms(self, tokens: int, most_ms: float) -> float:
         """How long a load of so many tokens may take."""

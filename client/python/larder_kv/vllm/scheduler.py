@@ -7,6 +7,7 @@ import logging
 import time
 from typing import Any
 
+from larder_kv._enums import Retention
 from larder_kv.engine.breaker import Breaker
 from larder_kv.vllm.events import Events
 from larder_kv.vllm.geometry import NULL_BLOCK, Geometry, Group
@@ -18,6 +19,7 @@ from larder_kv.vllm.options import Options
 from larder_kv.vllm.pace import Pace
 from larder_kv.vllm.requests import RequestState
 from larder_kv.vllm.stats import Counters
+from larder_kv.vllm.turns import retention_of
 
 STORE_MS = 20000.0
 CONSUMER_WAIT_MS = 1000.0  # a decode node's, where the proxy does not say how long prefill may take
@@ -120,6 +122,11 @@ class SchedulerSide:
         state.present = {chunk for chunk in range(lookup.chunks) if all(row[chunk] for row in lookup.present)}
         most = min(self._geometry.offer_tokens_max(request.num_tokens), lookup.chunks * self._geometry.chunk_tokens)
         tokens = self._geometry.usable_tokens(lookup.present, local_tokens, most)
+        in_time = self._pace.tokens_in_time(local_tokens, tokens, self._geometry.chunk_tokens, lookup.load_ms)
+        if in_time < tokens:
+            self.counters.add(loads_too_late=int(not lookup.too_late))
+            lookup.too_late = True
+            tokens = self._geometry.usable_tokens(lookup.present, local_tokens, in_time)
         if tokens <= local_tokens or not self._pace.worth_loading(tokens - local_tokens):
             return 0, False
         return tokens - local_tokens, self._async
@@ -326,8 +333,20 @@ class SchedulerSide:
         name = state.request.request_id
         if self._requests.get(name) is state:
             del self._requests[name]
+            self._finish_turn(state)
         if story := state.story(self._link.where):
             self._log.info("%s", story)
+
+    def _finish_turn(self, state: RequestState) -> None:
+        """Nodes hear what is to be expected of its blocks."""
+        retention = retention_of(state.request, self._options.tool_call_tokens)
+        chunks = self._geometry.whole_chunks(len(state.hashes))
+        if retention is Retention.NONE or chunks == 0 or self._breaker.is_open or self._link.client is None:
+            return
+        space = self._link.space((state.lora, self._epoch))
+        if space is not None:
+            keys = self._geometry.keys(state.hashes, 0, chunks)
+            space.finish_turn(keys, retention, groups=[group.number for group in self._geometry.groups])
 
     # --- weights were reloaded
 

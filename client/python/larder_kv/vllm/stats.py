@@ -12,6 +12,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorProm
 COUNTERS = {
     "lookups": "questions which blocks Larder has",
     "prefetches": "chunks on SSD that were asked up for requests that wait, in all groups",
+    "loads_too_late": "prefixes, or ends of them, not loaded since computing them was expected to be sooner",
     "loads": "loads that were asked for, one a request and rank",
     "load_tokens": "tokens whose KV was loaded, a rank",
     "load_bytes": "bytes loaded and verified",
