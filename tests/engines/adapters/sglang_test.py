@@ -11,13 +11,10 @@ import logging
 import pathlib
 import re
 import shutil
-import sys
 import tempfile
 import time
 import types
 import unittest
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import torch
 from engine import MODELS
@@ -534,7 +531,3 @@ class Interface(unittest.TestCase):
         older.HiCacheStorage = type("Older", (), {"batch_exists": lambda self, keys: 0})
         with self.assertRaisesRegex(Exception, "another interface"):
             compatibility.check("9.9", older, log)
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)
