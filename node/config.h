@@ -156,6 +156,8 @@ namespace larder::node {
     "bytes written to SSD in an hour at most, in all; 0: no cap") \
   X(Count,    ssd_promote_after, "ssd_promote_after", "2", "0", "63", \
     "reads of a block on SSD that move it up into memory; 0: none does") \
+  X(Bytes,    scrub_rate,     "scrub_rate",     "8MiB", "0", "1TiB", \
+    "bytes a second of memory, and as many of SSD, that are reread and verified in the background; 0: none") \
   X(Count,    spill_below,    "spill_below",    "5",   "1", "50", \
     "percent of the memory: with less free, the coldest blocks go to SSD") \
   X(Switch,   start_empty,    "start_empty",    "false", "", "", \

@@ -39,6 +39,7 @@ add_library(larder_node_core STATIC
   ${CMAKE_CURRENT_LIST_DIR}/owner_pieces.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_put.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_report.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_scrub.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_spill.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_wait.cc
   ${CMAKE_CURRENT_LIST_DIR}/waits.cc

@@ -22,6 +22,7 @@ NodeOptions NodeOptionsOf(const LoadedConfig& loaded, const std::string& shm_pat
   out.owner.allow_weak_hash = config.allow_weak_hash;
   out.owner.admit_twice = config.ssd_admission == "twice";
   out.owner.promote_after = count(config.ssd_promote_after);
+  out.owner.scrub_bytes_per_s = config.scrub_rate;
   out.owner.spill_below_percent = count(config.spill_below);
   out.owner.spill_until_percent = count(config.spill_below) + 2;
   out.ssd.directories = config.ssd;

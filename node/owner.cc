@@ -191,6 +191,7 @@ void Owner::State::OnTimer() {
   }
   PumpCold();
   if (ssd != nullptr && ssd->NextTimerUs() <= now_us) PollDisks();
+  Scrub();
 }
 
 uint64_t Owner::State::NextTimerUs() const {
@@ -198,6 +199,7 @@ uint64_t Owner::State::NextTimerUs() const {
   uint64_t next = waits.FirstDeadlineUs();
   if (!cold_ends.empty()) next = std::min(next, cold_ends.begin()->first);
   if (ssd != nullptr) next = std::min(next, ssd->NextTimerUs());
+  if (options.scrub_bytes_per_s != 0) next = std::min(next, scrub_us);
   if (!pin_ends.empty()) next = std::min(next, std::get<0>(*pin_ends.begin()));
   if (!stall_order.empty()) {
     next = std::min(next, tickets.at(stall_order.front()).progress_us + options.ticket_stall_us);

@@ -82,7 +82,7 @@ struct Reply {
   uint64_t token = 0;  // non-zero exactly when there are segments
   uint64_t expire_us = 0;
 };
-struct Verify {  // to any session's mover, or a pool: check and answer Verified
+struct Verify {  // to any thread that has time, whatever the session: check and answer Verified
   uint64_t token = 0;
   transport::ConstExtent payload;
   std::vector<PartRecord> parts;
@@ -127,8 +127,9 @@ struct OwnerOptions {
   // Beside an SSD tier. Of the memory, in percent: at so little free the coldest go down, until this is free.
   uint32_t spill_below_percent = 5;
   uint32_t spill_until_percent = 7;
-  bool admit_twice = false;    // to SSD only what was used again, or comes a second time
-  uint32_t promote_after = 2;  // reads of a block on SSD; 0: never
+  bool admit_twice = false;        // to SSD only what was used again, or comes a second time
+  uint32_t promote_after = 2;      // reads of a block on SSD; 0: never
+  uint64_t scrub_bytes_per_s = 0;  // of memory, and as many of SSD, that are verified in the background
   bool allow_weak_hash = false;
 };
 
@@ -167,7 +168,8 @@ struct OwnerStats {
   uint64_t waits = 0, waits_timed_out = 0, touches = 0, turns_finished = 0, reports = 0, reports_dropped = 0,
            removed = 0, cleared = 0, evicted = 0, evicted_bytes = 0, expired_requests = 0, busy_answers = 0,
            pins_expired = 0, quarantined = 0;
-  uint64_t miss_by_reason[256] = {};  // by Presence, in Get and Match
+  uint64_t scrubbed = 0, scrubbed_bytes = 0, scrub_dropped = 0;  // in memory; SSD has its own
+  uint64_t miss_by_reason[256] = {};                             // by Presence, in Get and Match
   // Between memory and SSD. Dropped: evicted from memory without ever being on SSD, because it was behind.
   uint64_t ssd_hits = 0, ssd_hit_bytes = 0, match_ssd_hits = 0, spilled = 0, spilled_bytes = 0,
            spilled_clean = 0, spill_failed = 0, not_admitted = 0, dropped = 0, dropped_bytes = 0,

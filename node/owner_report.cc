@@ -60,8 +60,9 @@ void Owner::State::OnVerified(uint64_t token, bool good) {
   const Check check = found->second;
   checks.erase(found);
   const bool left_already = index[check.entry].hidden != 0;
+  if (check.report == 0) --scrubs_open;
   if (!good && !left_already) {
-    ++counts.reports_dropped;
+    ++(check.report == 0 ? counts.scrub_dropped : counts.reports_dropped);
     Leave(check.entry, Presence::kCorrupt);
   }
   UnpinHard(check.entry);

@@ -163,7 +163,7 @@ struct PendingReport {
   uint32_t checks_left = 0;
 };
 struct Check {
-  uint64_t report = 0;
+  uint64_t report = 0;  // 0: the scrubber's
   uint32_t block = 0;
   uint32_t entry = 0;
 };
@@ -325,6 +325,10 @@ struct Owner::State : private ssd::TierSink {
   void AnswerDurably(const Asker& asker, Bytes&& header);
   OwnerStats Stats() const;
 
+  // owner_scrub.cc
+  void Scrub();
+  uint64_t ScrubMemory(uint64_t most);
+  uint64_t ScrubSsd(uint64_t most);
   // owner_check.cc
   std::string CheckInvariants() const;
   std::string CheckSlots() const;
@@ -371,6 +375,9 @@ struct Owner::State : private ssd::TierSink {
   std::set<std::tuple<uint64_t, SessionId, uint64_t>> pin_ends;  // end, session, handle
   std::unordered_map<uint64_t, PendingReport> reports;
   std::unordered_map<uint64_t, Check> checks;
+  uint64_t scrub_us = 0;  // when the next step is due
+  uint32_t scrub_next = 0, scrub_next_ssd = 0;
+  uint32_t scrubs_open = 0;
   uint64_t hard_pins = 0;
   uint64_t get_us = 0;  // moving average: from a get's answer until its bytes are gone
 

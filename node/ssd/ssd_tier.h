@@ -70,7 +70,8 @@ struct TierStats {
   uint64_t reads = 0, read_bytes = 0;                     // of pieces, what was asked for
   uint64_t carried = 0, carried_bytes = 0, reclaims = 0;  // segments
   uint64_t evicted = 0, evicted_bytes = 0, corrupt = 0, write_errors = 0, read_errors = 0, stale_loaded = 0;
-  uint64_t disk_bytes = 0;  // written to segments, whatever for
+  uint64_t scrubbed = 0, scrubbed_bytes = 0;  // pieces that were read to see whether they verify
+  uint64_t disk_bytes = 0;                    // written to segments, whatever for
   // gauges
   uint64_t pieces = 0, payload_bytes = 0, live_bytes = 0, capacity_bytes = 0, segments = 0, free_segments = 0,
            metadata_bytes = 0, disks = 0, disks_lost = 0, reads_open = 0, appends_open = 0;
@@ -127,6 +128,10 @@ class SsdTier {
   // Microseconds until a read of the piece would be there, behind those under way.
   // and `more_bytes`.
   uint64_t EstimateUs(uint32_t entry, Lane lane, uint64_t more_bytes = 0) const;
+  // Reads a whole piece behind all that anybody waits for, to see whether it verifies: what does not is gone
+  // as after any read. Bytes that are read; 0: nothing is there, or too many reads are under way.
+  uint64_t Scrub(uint32_t entry, uint64_t now_us);
+  uint32_t entry_bound() const { return index_.entry_bound(); }
   void Remove(uint32_t entry);
   // OnDurable(token) once no restart brings back what was removed before.
   void Barrier(uint64_t token);
@@ -171,6 +176,7 @@ class SsdTier {
     uint64_t bytes = 0, submitted_us = 0, ahead_bytes = 0;
     Lane lane = Lane::kInteractive;
     bool carry = false;
+    bool scrub = false;
     std::shared_ptr<ReadState> state;
   };
   struct AppendItem {

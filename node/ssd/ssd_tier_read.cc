@@ -19,7 +19,18 @@ bool SsdTier::Read(uint64_t token, uint32_t entry, const Rectangle& rectangle, s
   return SubmitRead(std::move(reading), rectangle, payload, now_us);
 }
 
-// Without `payload` the record's payload is read into memory of its own, to be carried over.
+uint64_t SsdTier::Scrub(uint32_t entry, uint64_t now_us) {
+  const SsdEntry& e = index_[entry];
+  if (e.used == 0 || !Usable(entry)) return 0;
+  Reading reading;
+  reading.entry = entry;
+  reading.lane = Lane::kWrite;
+  reading.scrub = true;
+  return SubmitRead(std::move(reading), e.rectangle, nullptr, now_us) ? PagesOf(e) * kPageBytes : 0;
+}
+
+// Without `payload` the record's payload is read into memory of its own, to be carried over
+// or only looked at.
 bool SsdTier::SubmitRead(Reading&& reading, const Rectangle& rectangle, std::byte* payload, uint64_t now_us) {
   const SsdEntry& e = index_[reading.entry];
   reading.disk = DiskOf(e.segment);
@@ -100,6 +111,11 @@ void SsdTier::OnReadDone(Reading&& reading, const Done& done, uint64_t now_us, T
     Reclaim& r = d.reclaim;
     if (r.reading > 0) --r.reading;  // none when the disk was lost meanwhile
     if (done.status == DiskStatus::kOk && there) r.read.emplace_back(reading.entry, std::move(reading.state));
+    return;
+  }
+  if (reading.scrub) {
+    ++counts_.scrubbed;
+    counts_.scrubbed_bytes += reading.bytes;
     return;
   }
   ++counts_.reads;

@@ -101,6 +101,7 @@ class Cluster {
     options.owner.tickets_max = static_cast<uint32_t>(16 + random_() % 64);
     options.owner.ticket_stall_us = 300'000;
     options.owner.waited_keys_max = 256;
+    options.owner.scrub_bytes_per_s = random_() % 2 * (1 << 20);
     nodes_[i] = std::make_unique<SimNode>(&network_, options, random_(), ++incarnation_);
   }
 
