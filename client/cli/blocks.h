@@ -10,6 +10,7 @@ namespace larder::cli {
 Status ReadChain(std::vector<std::string>* words, const std::string& file, std::vector<ChainHash>* chain);
 
 void AddExplain(CLI::App* app, Run* run);
+void AddLocate(CLI::App* app, Run* run);
 void AddMatch(CLI::App* app, Run* run);
 void AddPut(CLI::App* app, Run* run);
 void AddGet(CLI::App* app, Run* run);

@@ -97,6 +97,19 @@ void ForEachInParallel(size_t count, const std::function<void(size_t)>& work) {
   for (std::thread& thread : threads) thread.join();
 }
 
+NodeTable TableWithControl(const Globals& globals, const Client& client) {
+  NodeTable table = client.table();
+  ForEachInParallel(table.nodes.size(), [&](size_t i) {
+    NodeRecord& record = table.nodes[i];
+    if (!record.control_address.empty()) return;
+    NodeView view;
+    view.record = record;
+    AskData(globals, &view);
+    record.control_address = view.record.control_address;
+  });
+  return table;
+}
+
 std::vector<NodeView> LookAtCluster(const Globals& globals) {
   std::vector<NodeView> views;
   std::set<std::string> asked;

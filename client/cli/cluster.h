@@ -27,6 +27,10 @@ struct NodeView {
 // answer are in it with their errors.
 std::vector<NodeView> LookAtCluster(const Globals& globals);
 
+// The client's table. A static list knows data addresses only: whose control address is missing is asked for
+// it.
+NodeTable TableWithControl(const Globals& globals, const Client& client);
+
 // Runs work(0) .. work(count - 1) on up to sixteen threads.
 void ForEachInParallel(size_t count, const std::function<void(size_t)>& work);
 

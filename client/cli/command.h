@@ -42,10 +42,11 @@ Result<std::unique_ptr<Client>> Connect(const Globals& globals, const std::strin
 using Run = std::function<int(const Globals&)>;
 void AddSizing(CLI::App* app, Run* run);
 void AddStatus(CLI::App* app, Run* run);  // status, ping
+void AddTop(CLI::App* app, Run* run);
 void AddDoctor(CLI::App* app, Run* run);
 void AddNamespaces(CLI::App* app, Run* run);  // namespaces, clear
 void AddQuarantine(CLI::App* app, Run* run);  // quarantine, bypass
 void AddDrain(CLI::App* app, Run* run);
-void AddBlocks(CLI::App* app, Run* run);  // match, get, put
+void AddBlocks(CLI::App* app, Run* run);  // match, explain, locate, get, put
 
 }  // namespace larder::cli

@@ -150,7 +150,7 @@ int Explain(const Globals& globals, Arguments arguments) {
   const Result<NamespaceHandle> handle = OpenNamespace(*arguments.name_space, client.value().get());
   if (!handle.ok()) return Fail(handle.status(), kExitUsage);
   const std::string hex = ToHex(handle.value().name_space.bytes);
-  const NodeTable table = client.value()->table();
+  const NodeTable table = TableWithControl(globals, *client.value());
   const Placement placement(table, 1);
   std::map<uint16_t, std::vector<size_t>> of_home;
   std::vector<Answer> answers(chain.size());

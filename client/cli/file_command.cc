@@ -268,6 +268,7 @@ void AddGet(CLI::App* app, Run* run) {
 void AddBlocks(CLI::App* app, Run* run) {
   AddMatch(app, run);
   AddExplain(app, run);
+  AddLocate(app, run);
   AddPut(app, run);
   AddGet(app, run);
 }

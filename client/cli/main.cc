@@ -40,6 +40,7 @@ int Main(int argc, char** argv) {
   Run run;
   AddGlobals(&app, &globals);
   AddStatus(&app, &run);
+  AddTop(&app, &run);
   AddDoctor(&app, &run);
   AddNamespaces(&app, &run);
   AddQuarantine(&app, &run);

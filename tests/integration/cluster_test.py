@@ -18,10 +18,18 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from daemon_test import CLEAN_ENV, NODE, Node, PATIENCE_S, run, until  # noqa: E402
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def free_port(tried=[os.getpid() * 97]):
+    """Below those that the kernel gives to connections: one of these would be taken again before etcd starts."""
+    end = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        tried[0] += 1
+        port = 10_000 + tried[0] % (end - 10_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 class Etcd:

@@ -312,16 +312,20 @@ class Tool(Case):
         self.assertIn("different node tables", findings[0]["what"])
         self.assertIn("table_epoch", findings[0]["mend"])
 
-    def test_three_nodes_with_one_static_list_agree(self):
-        """Each knows sockets and ports of itself alone; that was a skew of tables."""
-        if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 4096:
-            self.skipTest("this machine's limit of open files is a finding of its own")
+    def three_nodes(self):
         nodes = [self.node(name=name) for name in "abc"]
         peers = ",".join(f"{name}@{node.report['data']}" for name, node in zip("abc", nodes))
         for name, node in zip("abc", nodes):
             node.end()
             node.argv += ["--node-id", name, "--peers", peers, "--data-listen", node.report["data"]]
             node.start()
+        return nodes
+
+    def test_three_nodes_with_one_static_list_agree(self):
+        """Each knows sockets and ports of itself alone; that was a skew of tables."""
+        if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 4096:
+            self.skipTest("this machine's limit of open files is a finding of its own")
+        nodes = self.three_nodes()
         for node in nodes:
             done = node.ctl("doctor", "--json")
             self.assertEqual(json.loads(done.stdout)["findings"], [])
@@ -329,6 +333,30 @@ class Tool(Case):
         views = json.loads(nodes[0].ctl("status", "--json").stdout)["nodes"]
         self.assertEqual(len(views), 3)
         self.assertEqual(len({view["table_digest"] for view in views}), 1, views)
+
+    def test_locate_and_top_see_every_node(self):
+        nodes = self.three_nodes()
+        key = json.loads(nodes[0].ctl("--json", "put", "-", "--name", "n", stdin=b"one").stdout)["hash"]
+        done = nodes[1].ctl("--json", "locate", key)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads(done.stdout)["nodes"]
+        self.assertEqual([node["rank"] for node in found], [1, 2, 3])
+        self.assertEqual([node["presence"] for node in found], ["ram", "never-stored", "never-stored"])
+        for node in nodes:  # also those that a static list names without a control address
+            self.assertEqual(node.ctl("explain", key).returncode, 0)
+        self.assertEqual(nodes[1].ctl("locate", "cd" * 32).returncode, 1)
+        self.assertEqual(nodes[1].ctl("locate", "short").returncode, 2)
+        done = nodes[2].ctl("--json", "top", "-n", "2", "-i", "100ms")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        looks = [json.loads(line)["nodes"] for line in done.stdout.splitlines()]
+        self.assertEqual([[node["id"] for node in look] for look in looks], [["a", "b", "c"]] * 2)
+        self.assertEqual(sum(node["pieces"] for node in looks[1]), 2)  # the bytes, and what says whose they are
+        self.assertTrue(all(node["seconds"] > 0 and node["rates"]["put_bytes_per_s"] == 0 for node in looks[1]))
+        nodes[0].kill()
+        done = nodes[2].ctl("top", "-n", "1")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"a ", done.stdout)
+        self.assertEqual(nodes[2].ctl("top", "-i", "1ms").returncode, 2)
 
     def test_nobody_there_is_exit_1_with_one_line(self):
         for command in ("status", "ping", "doctor", "namespaces"):
