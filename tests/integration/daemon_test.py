@@ -352,7 +352,7 @@ class Tool(Case):
         self.assertEqual([[node["id"] for node in look] for look in looks], [["a", "b", "c"]] * 2)
         self.assertEqual(sum(node["pieces"] for node in looks[1]), 2)  # the bytes, and what says whose they are
         self.assertTrue(all(node["seconds"] > 0 and node["rates"]["put_bytes_per_s"] == 0 for node in looks[1]))
-        nodes[0].kill()
+        nodes[0].end(signal.SIGKILL)
         done = nodes[2].ctl("top", "-n", "1")
         self.assertEqual(done.returncode, 1)
         self.assertIn(b"a ", done.stdout)
