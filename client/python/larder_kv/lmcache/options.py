@@ -1,0 +1,26 @@
+"""``adapter_params`` of ``--l2-adapter``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from larder_kv.engine import settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What may be set. Endpoints left out come from LARDER_ENDPOINTS or the config file."""
+
+    endpoints: str | None = None
+    config_file: str | None = None
+    tenant: str | None = None
+    cache_prefix: str = ""  # keeps caches apart that would be interchangeable
+    deadline_ms: float = 5000  # of one task
+    weights: dict[str, str] = dataclasses.field(default_factory=dict)  # model as the engine calls it: where its weights are
+
+
+def parse(params: Mapping[str, Any]) -> tuple[Options, list[str]]:
+    """The options and what to warn about. ValueError: a value makes no sense."""
+    return settings.parse(Options, params, "adapter_params")
