@@ -16,8 +16,10 @@ warnings.simplefilter("ignore")  # of what the engines import
 
 def main(names):
     loader = unittest.defaultTestLoader
-    suite = loader.loadTestsFromNames(names or ["sglang_test"])
+    suite = loader.loadTestsFromNames(names or ["sglang_test", "lmcache_test"])
     result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2, warnings="ignore").run(suite)
+    for test, _ in result.failures + result.errors:  # once more, undisturbed by lines of the engines
+        print(f"{test} ... FAIL")
     failed, skipped = len(result.failures) + len(result.errors), len(result.skipped)
     print(f"{result.testsRun - failed - skipped} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0

@@ -8,6 +8,13 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 Settings = TypeVar("Settings")
+WANTED = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number above 0",
+    "tuple[int, ...]": "a list of whole numbers",
+    "dict[str, str]": "a mapping of texts to texts",
+}
 
 
 def _checked(where: str, name: str, kind: str, value: Any) -> Any:
@@ -25,12 +32,10 @@ def _checked(where: str, name: str, kind: str, value: Any) -> Any:
     if kind.startswith("tuple[int") and isinstance(value, (list, tuple)):
         if all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in value):
             return tuple(value)
-    if kind.startswith("dict"):
-        if isinstance(value, Mapping) and all(isinstance(each, str) for each in value.values()):
+    if kind.startswith("dict[str") and isinstance(value, Mapping):
+        if all(isinstance(each, str) for each in (*value, *value.values())):
             return dict(value)
-        raise ValueError(f'{where}: "{name}" is {value!r}; it must be a mapping of texts to texts')
-    wanted = {"tuple[int, ...]": "a list of whole numbers", "bool": "true or false", "int": "a whole number", "float": "a number above 0"}.get(kind, "a text")
-    raise ValueError(f'{where}: "{name}" is {value!r}; it must be {wanted}')
+    raise ValueError(f'{where}: "{name}" is {value!r}; it must be {WANTED.get(kind, "a text")}')
 
 
 def parse(

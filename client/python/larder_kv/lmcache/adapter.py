@@ -177,6 +177,7 @@ class LarderL2Adapter(L2AdapterInterface):
                 self._link.close()
         except Exception as error:
             log.warning("Larder: %s while closing", error)
+        self._queue = None
         self._tasks.close()
 
     # --- how
