@@ -86,7 +86,7 @@ def locate(model: str, revision: str | None = None) -> str:
     if pathlib.Path(model).exists():
         return model
     try:
-        from huggingface_hub import snapshot_download
+        from huggingface_hub import snapshot_download  # type: ignore[import-not-found,unused-ignore]
 
         return str(snapshot_download(model, revision=revision, local_files_only=True))
     except Exception as error:
