@@ -8,30 +8,28 @@
 namespace larder::node {
 namespace {
 
-constexpr uint32_t kPartBytes = 64 << 10;
-constexpr uint64_t kSecondUs = 1'000'000;
-
-OwnerOptions Options(uint64_t bytes_per_s) {
-  OwnerOptions options;
-  options.memory_bytes = 4 << 20;
-  options.scrub_bytes_per_s = bytes_per_s;
-  return options;
-}
-Spec Block(uint64_t key) {
-  return {key, kPartBytes, {}, static_cast<uint32_t>(key)};
-}
-// What a background thread does with Verify; how many there were.
-size_t VerifyAll(TestOwner* test) {
-  const auto verifies = std::move(test->outbox.verifies);
-  test->outbox.verifies.clear();
-  for (const auto& [session, verify] : verifies) {
-    const bool good = PartsVerify({verify.payload.data, verify.payload.bytes}, verify.parts);
-    test->Give(session, Verified{verify.token, good});
-  }
-  return verifies.size();
-}
-
 struct Scrub : ::testing::Test {
+  static constexpr uint32_t kPartBytes = 64 << 10;
+  static constexpr uint64_t kSecondUs = 1'000'000;
+
+  static OwnerOptions Options(uint64_t bytes_per_s) {
+    OwnerOptions options;
+    options.memory_bytes = 4 << 20;
+    options.scrub_bytes_per_s = bytes_per_s;
+    return options;
+  }
+  static Spec Block(uint64_t key) { return {key, kPartBytes, {}, static_cast<uint32_t>(key)}; }
+  // What a background thread does with Verify; how many there were.
+  static size_t VerifyAll(TestOwner* test) {
+    const auto verifies = std::move(test->outbox.verifies);
+    test->outbox.verifies.clear();
+    for (const auto& [session, verify] : verifies) {
+      const bool good = PartsVerify({verify.payload.data, verify.payload.bytes}, verify.parts);
+      test->Give(session, Verified{verify.token, good});
+    }
+    return verifies.size();
+  }
+
   void Fill(TestOwner* test, uint64_t blocks) {
     session = test->Connect();
     number = test->OpenIdentity(session, OpaqueIdentity());

@@ -11,9 +11,9 @@
 namespace larder::node {
 namespace {
 
-constexpr uint64_t kSecondUs = 1'000'000;
-constexpr Retention kEvery[] = {Retention::kNone, Retention::kEnded, Retention::kContinues,
-                                Retention::kNever};
+constexpr uint64_t kRetentionSecondUs = 1'000'000;
+constexpr Retention kExpectations[] = {Retention::kNone, Retention::kEnded, Retention::kContinues,
+                                       Retention::kNever};
 
 class Retained : public ::testing::TestWithParam<PolicyKind> {};
 INSTANTIATE_TEST_SUITE_P(Policies, Retained,
@@ -22,26 +22,26 @@ INSTANTIATE_TEST_SUITE_P(Policies, Retained,
 
 TEST_P(Retained, WhatNeverComesAgainLeavesFirstThoughItIsTheHottest) {
   TestCache cache(GetParam(), 8);
-  for (uint32_t block = 0; block < 8; ++block) cache.Play({block}, (block + 1) * kSecondUs);
-  cache.Finish({7}, 9 * kSecondUs, Retention::kNever);
-  cache.Play({100}, 10 * kSecondUs);
+  for (uint32_t block = 0; block < 8; ++block) cache.Play({block}, (block + 1) * kRetentionSecondUs);
+  cache.Finish({7}, 9 * kRetentionSecondUs, Retention::kNever);
+  cache.Play({100}, 10 * kRetentionSecondUs);
   EXPECT_FALSE(cache.Has(7));
   EXPECT_EQ(cache.size(), 8u);
 }
 
 TEST_P(Retained, AUseTakesBackWhatWasSaid) {
   TestCache cache(GetParam(), 4);
-  for (uint32_t block = 0; block < 4; ++block) cache.Play({block}, (block + 1) * kSecondUs);
-  cache.Finish({3}, 5 * kSecondUs, Retention::kNever);
-  cache.Play({3}, 6 * kSecondUs);
-  cache.Play({100}, 7 * kSecondUs);
+  for (uint32_t block = 0; block < 4; ++block) cache.Play({block}, (block + 1) * kRetentionSecondUs);
+  cache.Finish({3}, 5 * kRetentionSecondUs, Retention::kNever);
+  cache.Play({3}, 6 * kRetentionSecondUs);
+  cache.Play({100}, 7 * kRetentionSecondUs);
   EXPECT_TRUE(cache.Has(3));
 }
 
 TEST_P(Retained, APinnedOneHidesNobody) {
   TestCache cache(GetParam(), 4);
-  for (uint32_t block = 0; block < 4; ++block) cache.Play({block}, (block + 1) * kSecondUs);
-  cache.Finish({2}, 5 * kSecondUs, Retention::kNever);
+  for (uint32_t block = 0; block < 4; ++block) cache.Play({block}, (block + 1) * kRetentionSecondUs);
+  cache.Finish({2}, 5 * kRetentionSecondUs, Retention::kNever);
   cache.pinned = {2};
   EXPECT_NE(cache.Evict(), kNone);
   EXPECT_TRUE(cache.Has(2));
@@ -51,19 +51,19 @@ TEST_P(Retained, APinnedOneHidesNobody) {
 
 TEST(LeafFirstLru, WhatIsExpectedBackFadesAndLeavesInTheEnd) {
   TestCache cache(PolicyKind::kLru, 100);
-  cache.Play({1}, 10 * kSecondUs);
-  cache.Finish({1}, 10 * kSecondUs, Retention::kContinues);
-  cache.Play({2}, 20 * kSecondUs);
-  cache.Play({3}, 30 * kSecondUs);  // 20 s old counts as 10: of equals the one without a word leaves
+  cache.Play({1}, 10 * kRetentionSecondUs);
+  cache.Finish({1}, 10 * kRetentionSecondUs, Retention::kContinues);
+  cache.Play({2}, 20 * kRetentionSecondUs);
+  cache.Play({3}, 30 * kRetentionSecondUs);  // 20 s old counts as 10: of equals the one without a word leaves
   EXPECT_EQ(cache.Evict(), 2u);
-  cache.Play({4}, 60 * kSecondUs);  // 50 s old counts as 25, the other is 30
+  cache.Play({4}, 60 * kRetentionSecondUs);  // 50 s old counts as 25, the other is 30
   EXPECT_EQ(cache.Evict(), 3u);
-  cache.Play({5}, 61 * kSecondUs);
-  cache.Play({6}, 200 * kSecondUs);  // 190 s counts as 95, the next is 140
+  cache.Play({5}, 61 * kRetentionSecondUs);
+  cache.Play({6}, 200 * kRetentionSecondUs);  // 190 s counts as 95, the next is 140
   EXPECT_EQ(cache.Evict(), 4u);
-  cache.Play({7}, 300 * kSecondUs);
-  cache.Finish({7}, 300 * kSecondUs, Retention::kEnded);
-  cache.Play({8}, 301 * kSecondUs);
+  cache.Play({7}, 300 * kRetentionSecondUs);
+  cache.Finish({7}, 300 * kRetentionSecondUs, Retention::kEnded);
+  cache.Play({8}, 301 * kRetentionSecondUs);
   EXPECT_EQ(cache.Evict(), 5u);
   EXPECT_EQ(cache.Evict(), 1u) << "older than twice the next one";
 }
@@ -85,7 +85,7 @@ TEST(LeafFirstLru, AgreesWithANaiveSearchWhateverIsExpected) {
       cache.Play(chain, now);
       for (uint32_t depth = 0; depth < chain.size(); ++depth) naive[chain[depth]] = {now, depth, {}};
       if (random() % 2 == 0) {
-        const Retention retention = kEvery[random() % std::size(kEvery)];
+        const Retention retention = kExpectations[random() % std::size(kExpectations)];
         cache.Finish(chain, now, retention);
         for (const uint32_t block : chain) naive[block].retention = retention;
       }
@@ -121,7 +121,7 @@ uint64_t HitsOfAgents(PolicyKind kind, bool hints) {
   std::vector<std::vector<uint32_t>> chains(400);
   std::priority_queue<Step> steps;
   const auto between = [&random](uint64_t low, uint64_t high) { return low + random() % (high - low); };
-  for (uint32_t s = 0; s < chains.size(); ++s) steps.push({between(1, 1200) * kSecondUs, s});
+  for (uint32_t s = 0; s < chains.size(); ++s) steps.push({between(1, 1200) * kRetentionSecondUs, s});
   uint64_t hits = 0;
   uint32_t next_block = 0;
   for (int played = 0; played < 20'000; ++played) {
@@ -133,10 +133,10 @@ uint64_t HitsOfAgents(PolicyKind kind, bool hints) {
     hits += cache.Play(chain, step.at_us);
     const bool ends = random() % 6 == 0, never = ends && random() % 3 == 0;
     const Retention retention = never ? Retention::kNever : ends ? Retention::kEnded : Retention::kContinues;
-    const uint64_t done_us = step.at_us + between(1, 4) * kSecondUs;
+    const uint64_t done_us = step.at_us + between(1, 4) * kRetentionSecondUs;
     if (hints) cache.Finish(chain, done_us, retention);
     if (never) chain.clear();
-    steps.push({done_us + (ends ? between(300, 3000) : between(2, 60)) * kSecondUs, step.session});
+    steps.push({done_us + (ends ? between(300, 3000) : between(2, 60)) * kRetentionSecondUs, step.session});
   }
   return hits;
 }
