@@ -142,7 +142,9 @@ TEST(NodeHostile, APeerThatNeverReadsIsClosed) {
 
 // Large answers that waited to be read cost a client its connection, though it read on.
 TEST(NodeHostile, ManyLargeAnswersAtOnceAreGivenOrRefusedOneByOne) {
-  NodeRig rig;
+  NodeOptions options = SmallNode();
+  options.transport.stall_us = 60'000'000;  // who reads nothing for long is closed, which is another test
+  NodeRig rig(options);
   RawClient client(rig.address());
   client.Begin();
   Match match;
