@@ -284,6 +284,27 @@ class Sharing(BackendCase):
             publish(**arguments)
             self.assert_foreign(self.backend(host_pool()))
 
+    def test_adapters_count_by_what_is_in_their_files(self):
+        """SGLang's hashes have an adapter's name and path; the files may have changed since."""
+        def lora(*paths):
+            publish(enable_lora=True, lora_paths=list(paths), max_lora_rank=8, lora_target_modules=["q_proj"])
+
+        path = self.copy_of_model(lambda path: None)
+        lora(f"a={path}")
+        self.assert_foreign(self.backend(host_pool()))
+        self.backend(host_pool(seed=1)).batch_set_v1(self.wanted, slots(0, 1, 2))
+        for again in (f"a={path}", {"lora_name": "a", "lora_path": path, "pinned": False}):
+            lora(again)
+            self.assertEqual(self.backend(host_pool()).batch_exists(self.wanted), 3)
+        weights = next(pathlib.Path(path).glob("*.safetensors"))
+        weights.write_bytes(weights.read_bytes()[:-1] + b"!")
+        lora(f"a={path}")
+        self.assert_foreign(self.backend(host_pool()))
+        lora("a=/nowhere/at/all")
+        with self.lines() as lines:
+            self.assert_foreign(self.backend(host_pool()))
+        self.assertIn("the weights of /nowhere/at/all are not on this machine", "\n".join(lines))
+
     def test_another_page_size_is_foreign(self):
         pool = host_pool(page=2 * PAGE)
         backend = self.backend(pool)
