@@ -143,7 +143,7 @@ TEST(NodeHostile, APeerThatNeverReadsIsClosed) {
 // Large answers that waited to be read cost a client its connection, though it read on.
 TEST(NodeHostile, ManyLargeAnswersAtOnceAreGivenOrRefusedOneByOne) {
   NodeOptions options = SmallNode();
-  options.transport.stall_us = 60'000'000;  // who reads nothing for long is closed, which is another test
+  options.transport.user_timeout_ms = 60'000;  // whose window stays shut is closed, which is another test
   NodeRig rig(options);
   RawClient client(rig.address());
   client.Begin();
