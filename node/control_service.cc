@@ -102,6 +102,18 @@ void Fill(const QuarantineView& view, api::QuarantineState* out) {
   out->set_kept(view.kept);
 }
 
+void Fill(const HandOverProgress& progress, api::HandOver* out) {
+  out->set_blocks(progress.blocks);
+  out->set_bytes(progress.bytes);
+  out->set_handed_blocks(progress.handed_blocks);
+  out->set_handed_bytes(progress.handed_bytes);
+  out->set_gone_blocks(progress.gone_blocks);
+  out->set_stays_blocks(progress.stays_blocks);
+  out->set_left_blocks(progress.left_blocks());
+  out->set_ended(progress.ended);
+  out->set_reason(progress.reason);
+}
+
 // Takes as long for a wrong token as for a right one.
 bool SameSecret(std::string_view a, std::string_view b) {
   unsigned char differs = a.size() == b.size() ? 0 : 1;
@@ -116,6 +128,7 @@ class Service final : public api::Control::Service {
   explicit Service(const std::vector<Credential>& credentials) : credentials_(credentials) {}
 
   void SetNode(Node* node) { node_.store(node); }
+  bool end_told() const { return end_told_; }
   void SetDrain(std::function<void()> drain, uint64_t budget_us) {
     drain_ = std::move(drain);
     drain_budget_us_ = budget_us;
@@ -139,6 +152,8 @@ class Service final : public api::Control::Service {
     gethostname(host, sizeof host - 1);
     out->set_host_name(host);
     out->set_process_id(static_cast<uint32_t>(getpid()));
+    if (info.hand_over.begun) Fill(info.hand_over, out->mutable_hand_over());
+    if (info.hand_over.ended) end_told_.store(true);
     return grpc::Status::OK;
   }
 
@@ -365,6 +380,7 @@ class Service final : public api::Control::Service {
   const std::vector<Credential> credentials_;
   std::function<void()> drain_;  // set before node_, never after
   uint64_t drain_budget_us_ = 0;
+  std::atomic<bool> end_told_{false};  // of a hand-over
   std::atomic<Node*> node_{nullptr};
 };
 
@@ -413,6 +429,10 @@ ControlService::~ControlService() {
 
 void ControlService::SetNode(Node* node) {
   impl_->service.SetNode(node);
+}
+
+bool ControlService::hand_over_end_told() const {
+  return impl_->service.end_told();
 }
 
 void ControlService::SetDrain(std::function<void()> drain, uint64_t budget_us) {

@@ -28,6 +28,8 @@ class ControlService {
   void SetServing(bool serving);
   // What Drain calls, on any thread and more than once; it must not block. Before SetNode.
   void SetDrain(std::function<void()> drain, uint64_t budget_us);
+  // Somebody was told how the hand-over ended.
+  bool hand_over_end_told() const;
 
  private:
   struct Impl;

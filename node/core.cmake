@@ -31,6 +31,7 @@ add_library(larder_node_core STATIC
   ${CMAKE_CURRENT_LIST_DIR}/owner_cold.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_evict.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_explain.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_hand_over.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_quarantine.cc
   ${CMAKE_CURRENT_LIST_DIR}/quarantine.cc
   ${CMAKE_CURRENT_LIST_DIR}/reader_memory.cc

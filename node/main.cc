@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -20,6 +21,7 @@
 #include "node/control_service.h"
 #include "node/daemon_options.h"
 #include "node/endpoints.h"
+#include "node/hand_over.h"
 #include "node/http_server.h"
 #include "node/logging.h"
 #include "node/machine.h"
@@ -34,6 +36,8 @@ constexpr int kExitOk = 0;
 constexpr int kExitFailed = 1;
 constexpr int kExitConfig = 2;
 constexpr long kSignalPollNs = 50'000'000;
+constexpr uint64_t kTellEndUs = 1'000'000;  // for whoever watches a drain to hear how the hand-over ended
+constexpr auto kTellPoll = std::chrono::milliseconds(5);
 
 int Refuse(const Status& status) {
   std::fprintf(stderr, "larder-node: %s\n", status.text().c_str());
@@ -136,22 +140,48 @@ struct Daemon {
         [this] {
           if (!leaving.exchange(true)) kill(getpid(), SIGUSR1);
         },
-        config.drain_budget);
+        config.hand_over_budget + config.drain_budget);
     control->SetNode(node.get());
     control->SetServing(true);
     return Status::Ok();
   }
 
-  // Ends what is in flight within the budget. A second signal ends the process at once.
+  // Gives the blocks in memory to the other nodes, as far as the budget goes.
+  void HandOverBlocks() {
+    const Config& config = loaded.config;
+    HandOver(node.get(), {config.hand_over_budget, config.hand_over_rate, loaded.credentials}).Run();
+    const HandOverProgress told = node->info().hand_over;
+    const std::string so_far = std::to_string(told.handed_blocks) + " of " + std::to_string(told.blocks) +
+                               " blocks, " + PrettyBytes(static_cast<double>(told.handed_bytes));
+    if (told.reason.empty()) return spdlog::info("handed over {}", so_far);
+    spdlog::warn("handed over {}, then ended: {}", so_far, told.reason);
+  }
+
+  // Whoever watches has asked for the end, or had time for it.
+  void TellEnd() const {
+    const uint64_t end_us = transport::NowUs() + kTellEndUs;
+    while (!control->hand_over_end_told() && transport::NowUs() < end_us) {
+      std::this_thread::sleep_for(kTellPoll);
+    }
+  }
+
+  // Hands over when the node leaves for good, then ends what is in flight within the budget. A second signal
+  // ends the process at once.
   void StopGracefully(const sigset_t& signals) {
-    node->BeginDrain();  // whoever hears that the node stops finds it so
+    const Config& config = loaded.config;
+    const bool gives =
+        config.hand_over_budget != 0 && (leaving || (config.hand_over_on_stop && HasHeir(node->info())));
+    const bool for_good = leaving || gives;
+    node->BeginDrain(!gives);  // whoever hears that the node stops finds it so
     endpoints.SetStopping();
     control->SetServing(false);
     cluster->Drain();
     std::atomic<bool> done{false};
-    std::thread drain([&] {
-      node->Drain(loaded.config.drain_budget);
-      if (!leaving) {
+    std::thread drain([&, this] {
+      if (gives) HandOverBlocks();
+      node->Drain(config.drain_budget);
+      if (gives && leaving) TellEnd();
+      if (!for_good) {
         cluster->Leave();
       } else if (const Status resigned = cluster->Resign(); !resigned.ok()) {
         spdlog::warn("still in the table: {}", resigned.text());

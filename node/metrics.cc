@@ -70,6 +70,15 @@ void EmitMemory(In in, Sink& out) {
   out.Add(in.info.prefaulted_bytes, {{"kind", "prefaulted"}});
 }
 
+void EmitHandOver(In in, Sink& out) {
+  const HandOverProgress& progress = in.info.hand_over;
+  out.Add(progress.blocks, {{"kind", "found"}});
+  out.Add(progress.handed_blocks, {{"kind", "handed"}});
+  out.Add(progress.gone_blocks, {{"kind", "gone"}});
+  out.Add(progress.stays_blocks, {{"kind", "stays"}});
+  out.Add(progress.left_blocks(), {{"kind", "left"}});
+}
+
 #define TRANSPORT(field)                                                                                 \
   [](In in, Sink& out) {                                                                                 \
     for (const MoverStats& each : in.movers) out.Add(each.stats.field, {{"transport", each.transport}}); \
@@ -117,6 +126,16 @@ constexpr Metric kMetrics[] = {
      [](In in, Sink& out) { out.Add(in.info.ready && !in.info.draining ? 1.0 : 0.0); }},
     {{"larder_draining", "", "1 once the node was told to stop.", kGauge},
      [](In in, Sink& out) { out.Add(in.info.draining ? 1.0 : 0.0); }},
+    {{"larder_hand_over_blocks", "",
+      "Blocks of a node that leaves: found in memory when it began, handed to others, gone in the meantime, "
+      "stays (nobody can be given them), left.",
+      kGauge},
+     EmitHandOver},
+    {{"larder_hand_over_bytes", "bytes", "Of them, payload: found and handed.", kGauge},
+     [](In in, Sink& out) {
+       out.Add(in.info.hand_over.bytes, {{"kind", "found"}});
+       out.Add(in.info.hand_over.handed_bytes, {{"kind", "handed"}});
+     }},
     {{"larder_uptime_seconds", "seconds", "Since the node started.", kGauge},
      [](In in, Sink& out) { out.Add(static_cast<double>(in.info.uptime_us) / 1e6); }},
     {{"larder_table_epoch", "", "Epoch of the node table that this node follows.", kGauge},

@@ -81,6 +81,8 @@ struct Node::Impl final : OwnerPort, transport::Acceptor {
   uint64_t started_us = 0;
   mutable std::mutex table_mutex;
   NodeTable table;
+  mutable std::mutex hand_over_mutex;
+  HandOverProgress hand_over;
   std::atomic<bool> ready{false};
   std::atomic<bool> draining{false};
   std::atomic<uint64_t> next_session{1};
@@ -243,6 +245,10 @@ NodeInfo Node::info() const {
   out.remarks = impl_->remarks;
   out.connections_refused = impl_->connections_refused;
   out.hello_timeouts = impl_->shared->hello_timeouts;
+  {
+    const std::lock_guard lock(impl_->hand_over_mutex);
+    out.hand_over = impl_->hand_over;
+  }
   return out;
 }
 
@@ -361,9 +367,43 @@ void Node::SetTable(const NodeTable& table) {
   impl_->owner->ForEachSession([](ClientSession& session) { session.PushTable(); });
 }
 
-void Node::BeginDrain() {
+void Node::BeginDrain(bool save) {
   impl_->draining = true;
-  impl_->owner->Call([](Owner& owner) { owner.Drain(); });
+  impl_->owner->Call([save](Owner& owner) { owner.Drain(save); });
+}
+
+Result<std::vector<WarmPiece>> Node::ListWarm() const {
+  std::vector<WarmPiece> list;
+  for (uint32_t from = 0; from != UINT32_MAX;) {
+    std::vector<WarmPiece> some;
+    if (!impl_->owner->Call([&](Owner& owner) { some = owner.ListWarm(&from); })) return kStopped;
+    list.insert(list.end(), some.begin(), some.end());
+  }
+  std::sort(list.begin(), list.end(), [](const WarmPiece& a, const WarmPiece& b) { return a.heat > b.heat; });
+  return list;
+}
+
+Result<OutgoingPage> Node::TakeOut(std::span<const WarmPiece> list, const PageLimits& limits) {
+  OutgoingPage page;
+  if (!impl_->owner->Call([&](Owner& owner) { page = owner.TakeOut(list, limits); })) return kStopped;
+  return page;
+}
+
+std::vector<bool> Node::LetGo(std::span<const uint32_t> entries) {
+  std::vector<bool> left(entries.size(), true);
+  impl_->owner->Call([&](Owner& owner) { left = owner.LetGo(entries); });
+  return left;
+}
+
+Result<Open> Node::OpeningOf(const Namespace& name_space) const {
+  Result<Open> out = kStopped;
+  impl_->owner->Call([&](Owner& owner) { out = owner.OpeningOf(name_space); });
+  return out;
+}
+
+void Node::SetHandOver(const HandOverProgress& progress) {
+  const std::lock_guard lock(impl_->hand_over_mutex);
+  impl_->hand_over = progress;
 }
 
 void Node::Drain(uint64_t budget_us) {

@@ -52,6 +52,18 @@ struct NodeOptions {
   transport::TransportOptions transport;
 };
 
+// How far a node that leaves is with handing its blocks to others.
+struct HandOverProgress {
+  bool begun = false;
+  bool ended = false;
+  uint64_t blocks = 0, bytes = 0;  // pieces in memory when it began
+  uint64_t handed_blocks = 0, handed_bytes = 0;
+  uint64_t gone_blocks = 0;   // left in the meantime: removed, cleared, ruled out, damaged
+  uint64_t stays_blocks = 0;  // that nobody can be given
+  std::string reason;         // of the end, when not all was handed over
+  uint64_t left_blocks() const { return blocks - handed_blocks - gone_blocks - stays_blocks; }
+};
+
 struct NodeInfo {
   NodeRecord record;
   NodeTable table;
@@ -64,6 +76,7 @@ struct NodeInfo {
   std::vector<std::string> remarks;  // of the start, for the log
   uint64_t connections_refused = 0;  // beyond connections_max
   uint64_t hello_timeouts = 0;       // closed because they did not say hello in time
+  HandOverProgress hand_over;
 };
 
 struct QuarantineView {
@@ -105,8 +118,15 @@ class Node {
   void Accept();
   // Pushes a newer table to every client. What it says of this node's own state is taken.
   void SetTable(const NodeTable& table);
-  // No new tickets from when it returns; all else goes on.
-  void BeginDrain();
+  // No new tickets from when it returns; all else goes on. With `save` what is in memory goes to SSD.
+  void BeginDrain(bool save = true);
+  // For handing blocks over (hand_over.h), as the owner has them: all that is in memory, hottest first; a
+  // page of that list, pinned; pins given back; what to open elsewhere.
+  Result<std::vector<WarmPiece>> ListWarm() const;
+  Result<OutgoingPage> TakeOut(std::span<const WarmPiece> list, const PageLimits& limits);
+  std::vector<bool> LetGo(std::span<const uint32_t> entries);
+  Result<Open> OpeningOf(const Namespace& name_space) const;
+  void SetHandOver(const HandOverProgress& progress);
   // The same; returns once nothing is in flight or the budget is used up.
   void Drain(uint64_t budget_us);
   // Closes every connection and ends the threads.

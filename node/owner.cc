@@ -49,8 +49,9 @@ uint64_t Owner::NextTimerUs() const {
 void Owner::SlabGone(std::byte* base) {
   state_->arena.Gone(base);
 }
-void Owner::Drain() {
+void Owner::Drain(bool save) {
   state_->draining = true;
+  state_->save_all = state_->save_all || save;
   state_->Spill();
 }
 bool Owner::Idle() const {

@@ -159,6 +159,33 @@ struct BlockStory {
   std::vector<PieceStory> pieces;              // at most 64 of each tier
 };
 
+// --- leaving: pieces for the nodes that take over
+// ------------------------------------------------------------
+struct WarmPiece {
+  static constexpr uint64_t kDepthMax = 0xffff;
+  uint64_t heat = 0;  // the greater is the hotter: by its last use, of one request's blocks the root first
+  uint32_t entry = 0;
+  uint32_t payload_bytes = 0;
+
+  static uint64_t HeatOf(uint64_t last_us, uint32_t depth) { return last_us << 16 | (kDepthMax - depth); }
+  uint32_t depth() const { return static_cast<uint32_t>(kDepthMax - (heat & kDepthMax)); }
+};
+struct OutgoingPiece {
+  WarmPiece piece;  // its entry is pinned hard until LetGo
+  BlockHeader header;
+  transport::ConstExtent payload;
+};
+struct OutgoingPage {
+  std::vector<OutgoingPiece> pieces;
+  size_t looked = 0;  // of the list: the next page begins here
+  uint64_t left = 0;  // of those, what is here no more: evicted, removed, cleared, quarantined, damaged
+};
+struct PageLimits {
+  uint32_t pieces = 256;
+  uint64_t payload_bytes = 16 << 20;  // or one piece
+  uint64_t header_bytes = 512 << 10;  // or one piece's; keeps messages about them below their limit
+};
+
 // Every counter is monotonic, gauges are said so.
 struct OwnerStats {
   uint64_t matches = 0, match_keys = 0, match_hits = 0;
@@ -203,8 +230,8 @@ class Owner {
   void SlabGone(std::byte* base);
   // A disk has something to say.
   void OnDisk(uint64_t now_us, uint64_t unix_ms);
-  // Draining: no new tickets (busy), everything else goes on; what is in memory goes to SSD.
-  void Drain();
+  // Draining: no new tickets (busy), everything else goes on; with `save` what is in memory goes to SSD.
+  void Drain(bool save = true);
   bool Idle() const;  // no tickets, no hard pins, no waits
 
   OwnerStats stats() const;
@@ -224,6 +251,16 @@ class Owner {
   Result<Quarantine> WithRule(const QuarantineRule& rule, bool transitive) const;
   // One for each rule: who read its writer's blocks. Looks at the whole memory, once.
   std::vector<Readers> ReadersOf(std::span<const QuarantineRule> rules) const;
+  // What is in memory and could be handed to other nodes, among the entries from *from on; *from moves, and
+  // is UINT32_MAX at the end. Nothing under bypass. Bounded in time, not in order: sort it by heat.
+  std::vector<WarmPiece> ListWarm(uint32_t* from) const;
+  // Of the list's beginning, what is still here and not ruled out, pinned.
+  OutgoingPage TakeOut(std::span<const WarmPiece> list, const PageLimits& limits);
+  // Gives pins back. For each entry: it left while it was out (removed, cleared, quarantined), so that
+  // whoever got it must not keep it.
+  std::vector<bool> LetGo(std::span<const uint32_t> entries);
+  // What another node is told to open for this namespace; kNotFound when nobody opened it here.
+  Result<Open> OpeningOf(const Namespace& name_space) const;
   // Invariants that a test asks for: accounted bytes equal used bytes, lists and counts agree. Empty when
   // well.
   std::string CheckInvariants() const;

@@ -65,6 +65,7 @@ uint32_t Owner::State::InternNamespace(const Namespace& name, const Open& body, 
   NamespaceRecord& record = name_spaces[number];
   record.name_space = name;
   record.identity = body.identity;
+  record.salt_digest = body.salt_digest;
   record.tenant = InternTenant(body.tenant);
   record.grid = grid;
   record.fingerprint_seed =

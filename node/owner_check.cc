@@ -67,6 +67,7 @@ std::string Owner::State::CheckPins() const {
       for (const uint32_t entry : pin.entries) ++expected[entry].second;
     }
   }
+  for (const uint32_t entry : outgoing) ++expected[entry].first, ++hard;
   for (const auto& [token, check] : checks) ++expected[check.entry].first, ++hard;
   for (const auto& [id, get] : cold_gets) {
     for (const ColdGet::Block& block : get.blocks) {

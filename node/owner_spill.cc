@@ -18,19 +18,19 @@ void Owner::State::Spill() {
   const uint64_t hundredth = options.memory_bytes / 100;
   const auto free_soon = [&] { return arena.free_bytes() + arena.retiring_bytes() + spilling_bytes; };
   // A node that is about to stop saves what it can.
-  if (!draining && free_soon() >= hundredth * options.spill_below_percent + last_slot_bytes) return;
+  if (!save_all && free_soon() >= hundredth * options.spill_below_percent + last_slot_bytes) return;
   const uint64_t enough = hundredth * options.spill_until_percent + 2 * last_slot_bytes;
-  while ((draining || free_soon() < enough) && spill_pending.empty()) {
+  while ((save_all || free_soon() < enough) && spill_pending.empty()) {
     // Nothing is chosen that can't be written: what has to go then goes when somebody needs its memory.
     const uint64_t room = ssd->WritableBytes(now_us);
-    const uint64_t missing = draining ? room : enough - std::min(enough, free_soon());
+    const uint64_t missing = save_all ? room : enough - std::min(enough, free_soon());
     const uint64_t batch = std::max(options.memory_bytes / kBatchesInMemory, missing);
     if (room == 0 || !SpillBatch(std::min(room, batch))) return;
   }
 }
 
 bool Owner::State::Saving() const {
-  if (!draining || ssd == nullptr) return false;
+  if (!save_all || ssd == nullptr) return false;
   if (spilling_pieces != 0) return true;
   const bool empty =
       std::all_of(policies.begin(), policies.end(), [](const auto& policy) { return policy->size() == 0; });

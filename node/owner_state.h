@@ -53,6 +53,7 @@ struct Tenant {
 struct NamespaceRecord {
   Namespace name_space;
   std::string identity;
+  Digest salt_digest{};  // for the nodes that blocks are handed to
   uint32_t tenant = 0;
   Grid grid;
   uint32_t clear_epoch = 0;
@@ -269,7 +270,7 @@ struct Owner::State : private ssd::TierSink {
 
   // owner_spill.cc: memory -> SSD
   void Spill();
-  bool Saving() const;  // draining, and something may still go to SSD
+  bool Saving() const;  // told to save everything, and something may still go to SSD
   bool SpillBatch(uint64_t bytes);
   bool SpillPiece(uint32_t victim);
   void WritePending();
@@ -292,6 +293,11 @@ struct Owner::State : private ssd::TierSink {
   void OnGone(const ssd::SsdEntry& entry, ssd::WhyGone why) override;
   void OnDurable(uint64_t token) override;
   void PollDisks();
+
+  // owner_hand_over.cc
+  bool MayLeave(uint32_t entry) const;
+  uint64_t HeatOf(uint32_t entry) const;
+  OutgoingPage TakeOut(std::span<const WarmPiece> list, const PageLimits& limits);
 
   // owner_explain.cc
   BlockStory Explain(uint32_t number, const ChainHash& hash, uint16_t group);
@@ -342,6 +348,7 @@ struct Owner::State : private ssd::TierSink {
   uint64_t now_us = 0;
   uint64_t unix_ms = 0;
   bool draining = false;
+  bool save_all = false;   // before the node stops
   uint64_t work_left = 0;  // of kWorkPerEvent, for the event at hand
 
   Index index;
@@ -378,6 +385,7 @@ struct Owner::State : private ssd::TierSink {
   uint64_t scrub_us = 0;  // when the next step is due
   uint32_t scrub_next = 0, scrub_next_ssd = 0;
   uint32_t scrubs_open = 0;
+  std::unordered_set<uint32_t> outgoing;  // pieces on their way to other nodes, a hard pin each
   uint64_t hard_pins = 0;
   uint64_t get_us = 0;  // moving average: from a get's answer until its bytes are gone
 

@@ -61,6 +61,7 @@ class Arc final : public EvictionPolicy {
   }
   uint64_t ColdestUs() override { return size() == 0 ? UINT64_MAX : LastUs(Yielding().coldest()); }
   uint64_t LastUs(uint32_t entry) const override { return store_[entry].stamp.us(); }
+  uint32_t DepthOf(uint32_t entry) const override { return store_[entry].stamp.depth(); }
   uint64_t size() const override { return once_.size() + again_.size(); }
   double once_share() const override {
     return size() == 0 ? 0 : std::min(1.0, once_target_ / static_cast<double>(size()));

@@ -69,6 +69,7 @@ class GroupedOrder final : public EvictionPolicy {
     return filled_ == 0 ? UINT64_MAX : LastUs(groups_[YieldingOf(filled_)].coldest());
   }
   uint64_t LastUs(uint32_t entry) const override { return store_[entry].stamp.us(); }
+  uint32_t DepthOf(uint32_t entry) const override { return store_[entry].stamp.depth(); }
   uint64_t size() const override { return size_; }
   uint64_t metadata_bytes() const override { return sizeof(*this); }
 

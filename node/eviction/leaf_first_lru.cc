@@ -51,6 +51,7 @@ class LeafFirstLru final : public EvictionPolicy {
     return oldest == kRetentions ? UINT64_MAX : LastUs(orders_[oldest].coldest());
   }
   uint64_t LastUs(uint32_t entry) const override { return store_[entry].stamp.us(); }
+  uint32_t DepthOf(uint32_t entry) const override { return store_[entry].stamp.depth(); }
   uint64_t size() const override {
     uint64_t sum = 0;
     for (const LinkedOrder& order : orders_) sum += order.size();

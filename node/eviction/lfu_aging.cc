@@ -46,6 +46,7 @@ class LfuAging final : public EvictionPolicy {
   }
   uint64_t ColdestUs() override { return size() == 0 ? UINT64_MAX : LastUs(heap_.top()); }
   uint64_t LastUs(uint32_t entry) const override { return store_[entry].stamp.us(); }
+  uint32_t DepthOf(uint32_t entry) const override { return store_[entry].stamp.depth(); }
   uint64_t size() const override { return heap_.size(); }
   uint64_t metadata_bytes() const override { return sizeof(*this) + heap_.metadata_bytes(); }
 

@@ -62,6 +62,7 @@ class S3Fifo final : public EvictionPolicy {
     return LastUs((SmallIsFull() ? small_ : main_).coldest());
   }
   uint64_t LastUs(uint32_t entry) const override { return store_[entry].stamp.us(); }
+  uint32_t DepthOf(uint32_t entry) const override { return store_[entry].stamp.depth(); }
   uint64_t size() const override { return small_.size() + main_.size(); }
   double once_share() const override { return 1.0 / kSmallShare; }
   uint64_t metadata_bytes() const override { return sizeof(*this) + ghosts_.metadata_bytes(); }

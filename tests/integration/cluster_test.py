@@ -15,7 +15,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from daemon_test import CLEAN_ENV, NODE, Node, PATIENCE_S, run, until  # noqa: E402
+from daemon_test import CLEAN_ENV, CTL, NODE, Node, PATIENCE_S, run, until  # noqa: E402
 
 
 def free_port(tried=[os.getpid() * 97]):
@@ -175,6 +175,134 @@ class Cluster(unittest.TestCase):
         c.start()
         for node in nodes:
             self.sees(node, 3)
+
+    def three_with_files(self, *flags, credentials=False, files=12):
+        """Nodes a, b, c, and files of one to two MiB that are spread over them."""
+        if credentials:
+            path = self.folder / "credentials.toml"
+            path.write_text("[[credentials]]\nname = 'one'\ntoken = '0123456789abcdef'\n"
+                            "[[credentials]]\nname = 'two'\ntoken = 'fedcba9876543210'\ntenant = 't'\n")
+            flags += ("--credentials", str(path))
+        nodes = [self.node(name, "--node-id", name, *flags) for name in ("a", "b", "c")]
+        for node in nodes:
+            self.sees(node, 3)
+        self.same_table(*nodes)
+        self.files = {}
+        for number in range(files):
+            how = ("--tenant", "t", "--salt", f"secret {number % 2}")
+            if credentials:
+                how += ("--token", ("0123456789abcdef", "fedcba9876543210")[number % 2])
+            content = os.urandom(1_500_000)
+            put = nodes[0].ctl("put", "-", "--name", f"file {number}", *how, stdin=content)
+            self.assertEqual(put.returncode, 0, put.stderr)
+            self.files[f"file {number}"] = (content, how)
+        return nodes
+
+    def missing(self, node):
+        """Files that the cluster has not got any more. What it has must be right."""
+        missing = []
+        for name, (content, how) in self.files.items():
+            got = node.ctl("get", name, *how)
+            if got.returncode == 0:
+                self.assertEqual(got.stdout, content)
+            else:
+                missing.append(name)
+        return missing
+
+    def drain(self, asked, node, *more):
+        """Begins it; returns the running larderctl."""
+        argv = [CTL, "-e", asked.report["data"], "drain", node.report["node_id"], *more]
+        drain = subprocess.Popen(argv, env=CLEAN_ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(drain.stdout.close)
+        self.addCleanup(drain.stderr.close)
+        self.addCleanup(drain.kill)
+        return drain
+
+    def handed(self, node):
+        return node.metric('larder_hand_over_blocks{kind="handed"}')
+
+    def test_a_drained_node_hands_its_blocks_over_for_whoever_wrote_them(self):
+        a, b, c = self.three_with_files(credentials=True)
+        blocks = c.metric("larder_pieces")
+        self.assertGreater(blocks, 0)
+        drained = a.ctl("drain", "c", "--json", "--token", "0123456789abcdef")
+        self.assertEqual(drained.returncode, 0, drained.stderr + c.log().encode())
+        told = json.loads(drained.stdout)
+        self.assertTrue(told["ended"], told)
+        self.assertEqual(told["hand_over"]["reason"], "")
+        self.assertEqual(told["hand_over"]["handed_blocks"], blocks)
+        self.assertEqual(told["hand_over"]["left_blocks"], 0)
+        self.assertEqual(c.process.wait(PATIENCE_S), 0)
+        for node in (a, b):
+            self.sees(node, 2)
+        self.assertEqual(self.missing(b), [])
+        spaces = json.loads(a.ctl("namespaces", "--json", "--token", "0123456789abcdef").stdout)["namespaces"]
+        self.assertEqual({space["tenant"] for space in spaces}, {"t"})
+
+    def test_while_a_node_hands_over_slowly_it_is_read_and_says_how_far_it_is(self):
+        a, b, c = self.three_with_files("--hand-over-rate", "4MiB")
+        blocks = c.metric("larder_pieces")
+        drain = self.drain(a, c)
+        until(lambda: self.handed(c) > 0, "the first blocks handed over")
+        self.assertLess(self.handed(c), blocks)
+        self.assertEqual(self.missing(b), [])
+        out, err = drain.communicate(timeout=PATIENCE_S)
+        self.assertEqual(drain.returncode, 0, err)
+        self.assertIn(f"c: {int(blocks)} of {int(blocks)} blocks handed over".encode(), out)
+        self.assertGreater(out.count(b" blocks handed over"), 1, out)
+        self.assertEqual(c.process.wait(PATIENCE_S), 0)
+        self.sees(b, 2)
+        self.assertEqual(self.missing(b), [])
+
+    def test_a_receiver_that_is_killed_ends_nobody(self):
+        a, b, c = self.three_with_files("--hand-over-rate", "2MiB")
+        drain = self.drain(a, c, "--json")
+        until(lambda: self.handed(c) > 0, "the first blocks handed over")
+        b.process.kill()
+        b.process.wait()
+        out, err = drain.communicate(timeout=PATIENCE_S)
+        self.assertEqual(drain.returncode, 0, err)
+        told = json.loads(out)["hand_over"]
+        self.assertIn("the others take no more: b: ", told["reason"])
+        self.assertGreater(told["left_blocks"], 0)
+        self.assertGreater(told["handed_blocks"], 0)
+        self.assertEqual(c.process.wait(PATIENCE_S), 0)
+        self.sees(a, 2)
+        self.missing(a)  # some are; none is wrong
+
+    def test_a_receiver_that_is_stopped_costs_the_budget_at_most(self):
+        a, b, c = self.three_with_files("--hand-over-budget", "2s")
+        for node in (a, b):
+            node.process.send_signal(signal.SIGSTOP)
+            self.addCleanup(node.process.send_signal, signal.SIGCONT)
+        drain = subprocess.run([CTL, "-e", c.report["data"], "--control", c.report["control"], "drain", "c", "--json"],
+                               env=CLEAN_ENV, capture_output=True, timeout=PATIENCE_S, check=False)
+        self.assertEqual(drain.returncode, 0, drain.stderr)
+        self.assertIn("the budget was over", json.loads(drain.stdout)["hand_over"]["reason"])
+        self.assertEqual(c.process.wait(PATIENCE_S), 0)
+
+    def test_sigterm_hands_over_when_it_is_told_to_and_gives_up_the_place(self):
+        a, b, c = self.three_with_files("--hand-over-on-stop", "true")
+        self.assertEqual(c.end(), 0)
+        self.assertIn("handed over", c.log())
+        for node in (a, b):
+            self.sees(node, 2)
+        self.assertEqual(self.missing(a), [])
+
+    def test_sigterm_of_itself_keeps_the_place_and_hands_over_nothing(self):
+        a, _, c = self.three_with_files(files=3)
+        self.assertEqual(c.end(), 0)
+        self.assertNotIn("handed over", c.log())
+        self.assertEqual(self.health(a)["table_nodes"], 3)
+
+    def test_the_last_node_has_nobody_to_give_to(self):
+        a = self.node("a")
+        self.assertEqual(a.ctl("put", "-", "--name", "one", stdin=b"bytes").returncode, 0)
+        drained = a.ctl("drain", a.report["node_id"], "--json")
+        self.assertEqual(drained.returncode, 0, drained.stderr)
+        told = json.loads(drained.stdout)["hand_over"]
+        self.assertEqual((told["left_blocks"], told["reason"]), (2, "no other node in the table takes blocks"))
+        self.assertEqual(a.process.wait(PATIENCE_S), 0)
 
     def test_drain_names_a_node_that_is_there(self):
         a = self.node("a")

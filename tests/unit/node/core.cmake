@@ -11,6 +11,7 @@ add_executable(node_core_test
   ${CMAKE_CURRENT_LIST_DIR}/owner_evict_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_fixture.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_get_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_hand_over_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_match_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_put_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_random_test.cc

@@ -1,0 +1,225 @@
+#include "node/hand_over.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace larder::node {
+
+namespace {
+
+constexpr uint64_t kStepUs = 5'000'000;                  // for one parcel, and
+constexpr uint64_t kSlowestBytesPerSecond = 10'000'000;  // what its bytes take at such a pace
+constexpr uint64_t kRoundPauseUs = 500'000;
+constexpr uint32_t kFruitlessRoundsMax = 3;
+constexpr uint64_t kPagesPerSecond = 4;  // at least, so that the rate is even
+constexpr size_t kLinksMax = 64;
+
+bool Takes(const NodeRecord& node, const std::string& self) {
+  return node.id != self && node.state == NodeState::kActive && node.weight > 0;
+}
+
+bool Taken(PutState state) {
+  return state == PutState::kStored || state == PutState::kExists || state == PutState::kDiffers;
+}
+
+}  // namespace
+
+bool HasHeir(const NodeInfo& info) {
+  return std::any_of(info.table.nodes.begin(), info.table.nodes.end(),
+                     [&](const NodeRecord& node) { return Takes(node, info.record.id); });
+}
+
+HandOver::HandOver(Node* node, const HandOverOptions& options) : node_(node), options_(options) {}
+
+HandOver::~HandOver() {
+  links_.clear();  // before their transport
+}
+
+bool HandOver::Late() const {
+  return transport::NowUs() >= end_us_;
+}
+
+uint64_t HandOver::StepEnd(uint64_t bytes) const {
+  const uint64_t step_us = kStepUs + bytes * 1'000'000 / kSlowestBytesPerSecond;
+  return std::min(end_us_, transport::NowUs() + step_us);
+}
+
+void HandOver::Pause(uint64_t until_us) const {
+  const uint64_t now_us = transport::NowUs(), wake_us = std::min(until_us, end_us_);
+  if (wake_us > now_us) std::this_thread::sleep_for(std::chrono::microseconds(wake_us - now_us));
+}
+
+// Follows the table; false: nobody is left to give to.
+bool HandOver::Place() {
+  const NodeInfo info = node_->info();
+  if (epoch_ == info.table.epoch) return !heirs_.nodes.empty();
+  epoch_ = info.table.epoch;
+  heirs_ = info.table;
+  std::erase_if(heirs_.nodes, [&](const NodeRecord& node) { return !Takes(node, info.record.id); });
+  placement_ = Placement(heirs_, 1);
+  return !heirs_.nodes.empty();
+}
+
+void HandOver::Run() {
+  const uint64_t begin_us = transport::NowUs();
+  end_us_ = begin_us + options_.budget_us;
+  progress_ = {};
+  progress_.begun = true;
+  transport::TransportOptions tcp;
+  tcp.threads = 1;
+  tcp.limits.header_bytes_max = kMessageBytesMax;
+  transport::Error error;
+  transport_ = transport::MakeTransport("tcp", tcp, &error);
+  Result<std::vector<WarmPiece>> listed = node_->ListWarm();
+  if (transport_ == nullptr) return End(error.text);
+  if (!listed.ok()) return End(listed.status().text());
+  std::vector<WarmPiece> list = std::move(listed).value();
+  progress_.blocks = list.size();
+  for (const WarmPiece& piece : list) progress_.bytes += piece.payload_bytes;
+  node_->SetHandOver(progress_);
+  uint32_t fruitless = 0;
+  while (!list.empty() && !Late() && fruitless < kFruitlessRoundsMax) {
+    if (!Place()) return End("no other node in the table takes blocks");
+    const uint64_t handed = progress_.handed_blocks;
+    unreachable_.clear();
+    list = OneRound(list);
+    fruitless = progress_.handed_blocks == handed ? fruitless + 1 : 0;
+    if (!list.empty()) Pause(transport::NowUs() + kRoundPauseUs);
+  }
+  if (list.empty() && progress_.stays_blocks == 0) return End("");
+  if (list.empty()) return End("no credential here wrote them, or no node may hold them: " + last_why_);
+  if (Late()) return End("the budget was over" + (last_why_.empty() ? "" : "; " + last_why_));
+  End("the others take no more: " + last_why_);
+}
+
+void HandOver::End(std::string reason) {
+  links_.clear();
+  progress_.ended = true;
+  progress_.reason = std::move(reason);
+  node_->SetHandOver(progress_);
+}
+
+// Returns what is to be tried again, or was not come to.
+std::vector<WarmPiece> HandOver::OneRound(std::span<const WarmPiece> list) {
+  PageLimits limits;
+  if (options_.bytes_per_second != 0) {
+    limits.payload_bytes = std::min(limits.payload_bytes, options_.bytes_per_second / kPagesPerSecond);
+  }
+  std::vector<WarmPiece> again;
+  while (!list.empty() && !Late() && Place()) {
+    Result<OutgoingPage> page = node_->TakeOut(list, limits);
+    if (!page.ok()) break;
+    list = list.subspan(page.value().looked);
+    progress_.gone_blocks += page.value().left;
+    const uint64_t before = progress_.handed_bytes;
+    paced_us_ = std::max(paced_us_, transport::NowUs());
+    HandPage(page.value(), &again);
+    node_->SetHandOver(progress_);
+    if (options_.bytes_per_second == 0) continue;
+    paced_us_ += (progress_.handed_bytes - before) * 1'000'000 / options_.bytes_per_second;
+    Pause(paced_us_);
+  }
+  again.insert(again.end(), list.begin(), list.end());
+  return again;
+}
+
+void HandOver::HandPage(const OutgoingPage& page, std::vector<WarmPiece>* again) {
+  std::map<Parcel, std::vector<const OutgoingPiece*>> parcels;
+  for (const OutgoingPiece& piece : page.pieces) {
+    const uint16_t heir = placement_.Order(piece.header.hash)[0];
+    parcels[{&heirs_.nodes[heir], piece.header.writer, piece.header.name_space}].push_back(&piece);
+  }
+  for (const auto& [parcel, pieces] : parcels) {
+    std::vector<PutState> states(pieces.size(), PutState::kBusy);
+    HandParcel(parcel, pieces, &states);
+    std::vector<uint32_t> entries;
+    for (const OutgoingPiece* piece : pieces) entries.push_back(piece->piece.entry);
+    const std::vector<bool> left = node_->LetGo(entries);
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const bool taken = Taken(states[i]);
+      if (left[i]) TakeBack(parcel, pieces[i]->header);
+      if (left[i] || states[i] == PutState::kCleared) {
+        ++progress_.gone_blocks;
+      } else if (taken) {
+        ++progress_.handed_blocks;
+        progress_.handed_bytes += pieces[i]->payload.bytes;
+      } else if (states[i] == PutState::kInvalid || states[i] == PutState::kCorrupt) {
+        ++progress_.stays_blocks;
+      } else {
+        again->push_back(pieces[i]->piece);
+      }
+    }
+  }
+}
+
+// Leaves the states as they are (busy: to be tried again) when the node can't be asked.
+void HandOver::HandParcel(const Parcel& parcel, const std::vector<const OutgoingPiece*>& pieces,
+                          std::vector<PutState>* states) {
+  const std::string& id = parcel.heir->id;
+  if (TokenOf(parcel.writer) == nullptr) {
+    last_why_ = "the credential of the writer " + ToHex(parcel.writer) + " is not among this node's";
+    states->assign(pieces.size(), PutState::kInvalid);
+    return;
+  }
+  if (Late()) return;
+  uint64_t bytes = 0;
+  for (const OutgoingPiece* piece : pieces) bytes += piece->payload.bytes;
+  const auto put = [&]() -> Result<std::vector<PutState>> {
+    Result<PeerLink*> link = LinkTo(*parcel.heir, parcel.writer);
+    if (!link.ok()) return link.status();
+    const Result<Open> open = node_->OpeningOf(parcel.name_space);
+    if (!open.ok()) return open.status();
+    const Result<uint32_t> number = link.value()->Open(parcel.name_space, open.value(), StepEnd(0));
+    if (!number.ok()) return number.status();
+    return link.value()->Put(number.value(), pieces, StepEnd(bytes));
+  };
+  Result<std::vector<PutState>> done = put();
+  if (done.ok()) {
+    *states = std::move(done).value();
+    for (const PutState state : *states) {
+      if (!Taken(state)) last_why_ = id + ": " + std::string(PutStateName(state));
+    }
+    return;
+  }
+  last_why_ = id + ": " + done.status().text();
+  const auto link = links_.find({id, parcel.writer});
+  if (link != links_.end() && link->second->closed()) links_.erase(link);
+}
+
+Result<PeerLink*> HandOver::LinkTo(const NodeRecord& heir, const Digest& writer) {
+  const auto known = links_.find({heir.id, writer});
+  if (known != links_.end()) return known->second.get();
+  if (const auto failed = unreachable_.find(heir.id); failed != unreachable_.end()) return failed->second;
+  if (links_.size() >= kLinksMax) links_.clear();
+  Result<std::unique_ptr<PeerLink>> link =
+      PeerLink::Connect(transport_.get(), heir.data_address, *TokenOf(writer),
+                        "leaving: " + node_->info().record.id, StepEnd(0));
+  if (!link.ok()) {
+    if (link.status().code() == Code::kUnavailable) unreachable_.emplace(heir.id, link.status());
+    return link.status();
+  }
+  return (links_[{heir.id, writer}] = std::move(link).value()).get();
+}
+
+// nullptr: no credential here is this writer's.
+const std::string* HandOver::TokenOf(const Digest& writer) const {
+  static const std::string anonymous;
+  if (options_.credentials.empty()) return writer == Digest{} ? &anonymous : nullptr;
+  for (const Credential& credential : options_.credentials) {
+    if (Sha256(AsBytes(credential.name)) == writer) return &credential.token;
+  }
+  return nullptr;
+}
+
+// Removed or cleared here while it was on its way: it must not stay where it arrived.
+void HandOver::TakeBack(const Parcel& parcel, const BlockHeader& block) {
+  if (TokenOf(parcel.writer) == nullptr) return;  // it never went
+  const Result<PeerLink*> link = LinkTo(*parcel.heir, parcel.writer);
+  const Result<Open> open = node_->OpeningOf(parcel.name_space);
+  if (!link.ok() || !open.ok()) return;
+  const Result<uint32_t> number = link.value()->Open(parcel.name_space, open.value(), StepEnd(0));
+  if (number.ok()) (void)link.value()->Remove(number.value(), block, StepEnd(0)).ok();
+}
+
+}  // namespace larder::node

@@ -1,0 +1,93 @@
+// Leaving: which pieces other nodes get, hottest first, and the pins under them while they are sent. Whoever
+// sends them (node/hand_over.h) has a thread of its own and asks for a page at a time.
+#include "node/owner_state.h"
+
+namespace larder::node {
+
+namespace {
+constexpr uint32_t kListStep = 16384;  // entries that one call looks at: a few milliseconds
+}  // namespace
+
+// Visible, whole, of a namespace that was not cleared since, and not on its way to SSD.
+bool Owner::State::MayLeave(uint32_t entry) const {
+  const Entry& e = index[entry];
+  return e.hidden == 0 && e.spilling == 0 && e.space.generation == name_spaces[e.space.number].generation;
+}
+
+uint64_t Owner::State::HeatOf(uint32_t entry) const {
+  const EvictionPolicy& policy = *policies[arena.slab(index.place(entry).slab).class_number];
+  return WarmPiece::HeatOf(policy.LastUs(entry), policy.DepthOf(entry));
+}
+
+OutgoingPage Owner::State::TakeOut(std::span<const WarmPiece> list, const PageLimits& limits) {
+  OutgoingPage page;
+  uint64_t payload_bytes = 0, header_bytes = 0;
+  for (; page.looked < list.size() && page.pieces.size() < limits.pieces; ++page.looked) {
+    const uint32_t entry = list[page.looked].entry;
+    if (rules.bypass || entry >= index.entry_bound() || !MayLeave(entry)) {
+      ++page.left;
+      continue;
+    }
+    if (outgoing.count(entry) != 0) continue;
+    const uint32_t header_size = arena.ShapeOf(PlaceOf(entry)).header_bytes;
+    payload_bytes += index.place(entry).payload_bytes;
+    header_bytes += header_size;
+    const bool full = payload_bytes > limits.payload_bytes || header_bytes > limits.header_bytes;
+    if (full && !page.pieces.empty()) break;
+    Result<BlockHeader> header = HeaderOf(entry);
+    if (!header.ok()) {
+      Leave(entry, Presence::kCorrupt);
+      ++page.left;
+      continue;
+    }
+    if (DropIfBanned(entry, header.value())) {
+      ++page.left;
+      continue;
+    }
+    PinHard(entry);
+    outgoing.insert(entry);
+    page.pieces.push_back({list[page.looked],
+                           std::move(header).value(),
+                           {arena.Payload(PlaceOf(entry)), index.place(entry).payload_bytes}});
+  }
+  return page;
+}
+
+std::vector<WarmPiece> Owner::ListWarm(uint32_t* from) const {
+  const State& state = *state_;
+  std::vector<WarmPiece> list;
+  const uint32_t bound = state.rules.bypass ? 0 : state.index.entry_bound();
+  const uint32_t end = *from < bound ? std::min(bound - *from, kListStep) + *from : bound;
+  for (uint32_t entry = *from; entry < end; ++entry) {
+    if (state.MayLeave(entry)) {
+      list.push_back({state.HeatOf(entry), entry, state.index.place(entry).payload_bytes});
+    }
+  }
+  *from = end == bound ? UINT32_MAX : end;
+  return list;
+}
+
+OutgoingPage Owner::TakeOut(std::span<const WarmPiece> list, const PageLimits& limits) {
+  return state_->TakeOut(list, limits);
+}
+
+std::vector<bool> Owner::LetGo(std::span<const uint32_t> entries) {
+  std::vector<bool> left;
+  left.reserve(entries.size());
+  for (const uint32_t entry : entries) {
+    left.push_back(!state_->MayLeave(entry));
+    if (state_->outgoing.erase(entry) != 0) state_->UnpinHard(entry);
+  }
+  return left;
+}
+
+Result<Open> Owner::OpeningOf(const Namespace& name_space) const {
+  const auto found = state_->number_of.find(name_space);
+  if (found == state_->number_of.end()) {
+    return Status(Code::kNotFound, "nobody has opened the namespace " + ToHex(name_space.bytes) + " here");
+  }
+  const NamespaceRecord& record = state_->name_spaces[found->second];
+  return Open{record.identity, state_->tenants.at(record.tenant).name, record.salt_digest};
+}
+
+}  // namespace larder::node

@@ -1,0 +1,48 @@
+// A writer's connection from this node to another: what a node that leaves says to those that take its
+// blocks. The plain data plane, as any client speaks it, one request at a time. Calls block, for a thread
+// that may wait, and no longer than until `end_us`; after a failure that closed the connection nothing works
+// any more.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "node/owner.h"
+#include "transport/transport.h"
+
+namespace larder::node {
+
+class PeerLink {
+ public:
+  // `token` is the credential that the peer files blocks under; empty: anonymous.
+  static Result<std::unique_ptr<PeerLink>> Connect(transport::Transport* transport,
+                                                   const std::string& address, const std::string& token,
+                                                   const std::string& name, uint64_t end_us);
+  ~PeerLink();  // no byte of anybody's is read any more
+  PeerLink(const PeerLink&) = delete;
+  PeerLink& operator=(const PeerLink&) = delete;
+
+  // The peer's number of the namespace; it must come to the same name there.
+  Result<uint32_t> Open(const Namespace& name_space, const larder::Open& open, uint64_t end_us);
+  // Reserves, sends, commits with the checksums of the pieces' headers; one state a piece. When it returns
+  // the pieces' bytes are read no more.
+  Result<std::vector<PutState>> Put(uint32_t number, std::span<const OutgoingPiece* const> pieces,
+                                    uint64_t end_us);
+  Status Remove(uint32_t number, const BlockHeader& block, uint64_t end_us);
+  bool closed() const;
+
+ private:
+  class Wire;
+  explicit PeerLink(std::shared_ptr<Wire> wire) : wire_(std::move(wire)) {}
+  template <typename Reply, typename Body>
+  Result<Reply> Ask(Verb verb, const Body& body, uint64_t end_us);
+
+  std::shared_ptr<Wire> wire_;
+  uint64_t payload_bytes_max_ = 0;
+  std::map<Namespace, uint32_t> numbers_;
+};
+
+}  // namespace larder::node
