@@ -13,6 +13,7 @@ constexpr uint64_t kSlowestBytesPerSecond = 10'000'000;  // what its bytes take 
 constexpr uint64_t kRoundPauseUs = 500'000;
 constexpr uint32_t kFruitlessRoundsMax = 3;
 constexpr uint64_t kPagesPerSecond = 4;  // at least, so that the rate is even
+constexpr uint64_t kForwardPollUs = 5'000;
 constexpr size_t kLinksMax = 64;
 
 bool Takes(const NodeRecord& node, const std::string& self) {
@@ -30,14 +31,26 @@ bool HasHeir(const NodeInfo& info) {
                      [&](const NodeRecord& node) { return Takes(node, info.record.id); });
 }
 
-HandOver::HandOver(Node* node, const HandOverOptions& options) : node_(node), options_(options) {}
+HandOver::HandOver(Node* node, const HandOverOptions& options)
+    : node_(node), options_(options), thread_([this] { Give(); }) {}
 
 HandOver::~HandOver() {
-  links_.clear();  // before their transport
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
 }
 
-bool HandOver::Late() const {
-  return transport::NowUs() >= end_us_;
+void HandOver::Wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return given_; });
+}
+
+bool HandOver::Late() {
+  const std::lock_guard lock(mutex_);
+  return stop_ || transport::NowUs() >= end_us_;
 }
 
 uint64_t HandOver::StepEnd(uint64_t bytes) const {
@@ -45,9 +58,15 @@ uint64_t HandOver::StepEnd(uint64_t bytes) const {
   return std::min(end_us_, transport::NowUs() + step_us);
 }
 
-void HandOver::Pause(uint64_t until_us) const {
-  const uint64_t now_us = transport::NowUs(), wake_us = std::min(until_us, end_us_);
-  if (wake_us > now_us) std::this_thread::sleep_for(std::chrono::microseconds(wake_us - now_us));
+// Waits, at most until it is late, and forwards meanwhile.
+void HandOver::Pause(uint64_t until_us) {
+  do {
+    ForwardAll();
+    std::unique_lock lock(mutex_);
+    const uint64_t now_us = transport::NowUs(), wake_us = std::min(until_us, end_us_);
+    const uint64_t pause_us = std::min(kForwardPollUs, wake_us > now_us ? wake_us - now_us : 0);
+    changed_.wait_for(lock, std::chrono::microseconds(pause_us), [this] { return stop_; });
+  } while (!Late() && transport::NowUs() < until_us);
 }
 
 // Follows the table; false: nobody is left to give to.
@@ -61,43 +80,49 @@ bool HandOver::Place() {
   return !heirs_.nodes.empty();
 }
 
-void HandOver::Run() {
-  const uint64_t begin_us = transport::NowUs();
-  end_us_ = begin_us + options_.budget_us;
-  progress_ = {};
+void HandOver::Give() {
   progress_.begun = true;
+  end_us_ = transport::NowUs() + options_.budget_us;
+  progress_.reason = GiveAll();
+  progress_.ended = true;
+  node_->SetHandOver(progress_);
+  {
+    const std::lock_guard lock(mutex_);
+    given_ = true;
+    changed_.notify_all();
+  }
+  end_us_ = UINT64_MAX;  // from now on only what is removed goes on
+  Pause(UINT64_MAX);
+  links_.clear();
+  transport_.reset();
+}
+
+// Why it ended before all was handed over; empty: it was.
+std::string HandOver::GiveAll() {
   transport::TransportOptions tcp;
   tcp.threads = 1;
   tcp.limits.header_bytes_max = kMessageBytesMax;
   transport::Error error;
   transport_ = transport::MakeTransport("tcp", tcp, &error);
+  if (transport_ == nullptr) return error.text;
+  node_->BeginHandOver();
   Result<std::vector<WarmPiece>> listed = node_->ListWarm();
-  if (transport_ == nullptr) return End(error.text);
-  if (!listed.ok()) return End(listed.status().text());
+  if (!listed.ok()) return listed.status().text();
   std::vector<WarmPiece> list = std::move(listed).value();
   progress_.blocks = list.size();
   for (const WarmPiece& piece : list) progress_.bytes += piece.payload_bytes;
   node_->SetHandOver(progress_);
   uint32_t fruitless = 0;
   while (!list.empty() && !Late() && fruitless < kFruitlessRoundsMax) {
-    if (!Place()) return End("no other node in the table takes blocks");
+    if (!Place()) return "no other node in the table takes blocks";
     const uint64_t handed = progress_.handed_blocks;
-    unreachable_.clear();
     list = OneRound(list);
     fruitless = progress_.handed_blocks == handed ? fruitless + 1 : 0;
     if (!list.empty()) Pause(transport::NowUs() + kRoundPauseUs);
   }
-  if (list.empty() && progress_.stays_blocks == 0) return End("");
-  if (list.empty()) return End("no credential here wrote them, or no node may hold them: " + last_why_);
-  if (Late()) return End("the budget was over" + (last_why_.empty() ? "" : "; " + last_why_));
-  End("the others take no more: " + last_why_);
-}
-
-void HandOver::End(std::string reason) {
-  links_.clear();
-  progress_.ended = true;
-  progress_.reason = std::move(reason);
-  node_->SetHandOver(progress_);
+  if (list.empty()) return progress_.stays_blocks == 0 ? "" : "some blocks stay: " + last_why_;
+  if (Late()) return "the budget was over" + (last_why_.empty() ? "" : "; " + last_why_);
+  return "the others take no more: " + last_why_;
 }
 
 // Returns what is to be tried again, or was not come to.
@@ -116,6 +141,7 @@ std::vector<WarmPiece> HandOver::OneRound(std::span<const WarmPiece> list) {
     paced_us_ = std::max(paced_us_, transport::NowUs());
     HandPage(page.value(), &again);
     node_->SetHandOver(progress_);
+    ForwardAll();
     if (options_.bytes_per_second == 0) continue;
     paced_us_ += (progress_.handed_bytes - before) * 1'000'000 / options_.bytes_per_second;
     Pause(paced_us_);
@@ -138,7 +164,6 @@ void HandOver::HandPage(const OutgoingPage& page, std::vector<WarmPiece>* again)
     const std::vector<bool> left = node_->LetGo(entries);
     for (size_t i = 0; i < pieces.size(); ++i) {
       const bool taken = Taken(states[i]);
-      if (left[i]) TakeBack(parcel, pieces[i]->header);
       if (left[i] || states[i] == PutState::kCleared) {
         ++progress_.gone_blocks;
       } else if (taken) {
@@ -163,6 +188,7 @@ void HandOver::HandParcel(const Parcel& parcel, const std::vector<const Outgoing
     return;
   }
   if (Late()) return;
+  receivers_[parcel.name_space][id] = parcel.writer;
   uint64_t bytes = 0;
   for (const OutgoingPiece* piece : pieces) bytes += piece->payload.bytes;
   const auto put = [&]() -> Result<std::vector<PutState>> {
@@ -183,20 +209,20 @@ void HandOver::HandParcel(const Parcel& parcel, const std::vector<const Outgoing
     return;
   }
   last_why_ = id + ": " + done.status().text();
-  const auto link = links_.find({id, parcel.writer});
-  if (link != links_.end() && link->second->closed()) links_.erase(link);
+  DropIfClosed(id, parcel.writer);
 }
 
 Result<PeerLink*> HandOver::LinkTo(const NodeRecord& heir, const Digest& writer) {
   const auto known = links_.find({heir.id, writer});
   if (known != links_.end()) return known->second.get();
-  if (const auto failed = unreachable_.find(heir.id); failed != unreachable_.end()) return failed->second;
+  const auto failed = unreachable_.find({heir.id, writer});
+  if (failed != unreachable_.end() && transport::NowUs() < failed->second.retry_us) return failed->second.why;
   if (links_.size() >= kLinksMax) links_.clear();
   Result<std::unique_ptr<PeerLink>> link =
       PeerLink::Connect(transport_.get(), heir.data_address, *TokenOf(writer),
                         "leaving: " + node_->info().record.id, StepEnd(0));
   if (!link.ok()) {
-    if (link.status().code() == Code::kUnavailable) unreachable_.emplace(heir.id, link.status());
+    unreachable_[{heir.id, writer}] = {link.status(), transport::NowUs() + kRoundPauseUs};
     return link.status();
   }
   return (links_[{heir.id, writer}] = std::move(link).value()).get();
@@ -212,14 +238,42 @@ const std::string* HandOver::TokenOf(const Digest& writer) const {
   return nullptr;
 }
 
-// Removed or cleared here while it was on its way: it must not stay where it arrived.
-void HandOver::TakeBack(const Parcel& parcel, const BlockHeader& block) {
-  if (TokenOf(parcel.writer) == nullptr) return;  // it never went
-  const Result<PeerLink*> link = LinkTo(*parcel.heir, parcel.writer);
-  const Result<Open> open = node_->OpeningOf(parcel.name_space);
-  if (!link.ok() || !open.ok()) return;
-  const Result<uint32_t> number = link.value()->Open(parcel.name_space, open.value(), StepEnd(0));
-  if (number.ok()) (void)link.value()->Remove(number.value(), block, StepEnd(0)).ok();
+void HandOver::ForwardAll() {
+  for (auto next = node_->NextForward(); next && Carry(*next); next = node_->NextForward()) {
+    node_->Forwarded(next->token);
+  }
+}
+
+// False: a node that may have got blocks of it could not be asked; its asker hears nothing until it can.
+bool HandOver::Carry(const Forward& forward) {
+  const auto receivers = receivers_.find(forward.name_space);
+  if (receivers == receivers_.end()) return true;
+  if (carrying_ != forward.token) carried_to_.clear();
+  carrying_ = forward.token;
+  const NodeTable table = node_->info().table;
+  bool carried = true;
+  for (const auto& [id, writer] : receivers->second) {
+    if (carried_to_.count(id) != 0) continue;
+    const auto heir = std::find_if(table.nodes.begin(), table.nodes.end(),
+                                   [&](const NodeRecord& node) { return node.id == id; });
+    if (heir == table.nodes.end()) continue;  // it has left, and has carried on what it heard
+    const Result<PeerLink*> link = LinkTo(*heir, writer);
+    const Result<Open> open = node_->OpeningOf(forward.name_space);
+    Status status = !link.ok() ? link.status() : open.status();
+    if (status.ok()) {
+      const Result<uint32_t> number = link.value()->Open(forward.name_space, open.value(), StepEnd(0));
+      status = number.ok() ? link.value()->Carry(number.value(), forward, StepEnd(0)) : number.status();
+      DropIfClosed(id, writer);
+    }
+    if (status.ok()) carried_to_.insert(id);
+    carried = carried && status.ok();
+  }
+  return carried;
+}
+
+void HandOver::DropIfClosed(const std::string& id, const Digest& writer) {
+  const auto link = links_.find({id, writer});
+  if (link != links_.end() && link->second->closed()) links_.erase(link);
 }
 
 }  // namespace larder::node

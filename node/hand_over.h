@@ -3,13 +3,19 @@
 // others file a block under the same namespace and writer, and check every part against the checksums that
 // its first writer gave.
 //
-// One thread that may wait; it pins a page of blocks at a time and never holds up the owner. It ends when all
-// is handed over, when its budget is over, or when nobody takes anything any more.
+// A thread of its own, that may wait; it pins a page of blocks at a time and never holds up the owner. It is
+// done when all is handed over, when its budget is over, or when nobody takes anything any more. What is
+// removed or cleared here meanwhile, and until the node stops, it carries to where the blocks went; only then
+// it is answered.
 #pragma once
 
+#include <condition_variable>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -29,11 +35,14 @@ bool HasHeir(const NodeInfo& info);
 
 class HandOver {
  public:
+  // Begins. The node takes no puts any more (BeginDrain); Node::info tells how far it is.
   HandOver(Node* node, const HandOverOptions& options);
-  ~HandOver();
+  ~HandOver();  // nothing is handed over or forwarded any more
+  HandOver(const HandOver&) = delete;
+  HandOver& operator=(const HandOver&) = delete;
 
-  // Returns when it has ended. The node takes no puts any more (BeginDrain). Node::info tells how far it is.
-  void Run();
+  // Until all is handed over, or it has given up.
+  void Wait();
 
  private:
   // Blocks of one page that go to one node under one namespace, by one writer.
@@ -46,9 +55,16 @@ class HandOver {
     }
   };
 
-  bool Late() const;
+  struct Unreachable {
+    Status why;
+    uint64_t retry_us = 0;
+  };
+
+  void Give();
+  std::string GiveAll();
+  bool Late();
   uint64_t StepEnd(uint64_t bytes) const;
-  void Pause(uint64_t until_us) const;
+  void Pause(uint64_t until_us);
   bool Place();
   std::vector<WarmPiece> OneRound(std::span<const WarmPiece> list);
   void HandPage(const OutgoingPage& page, std::vector<WarmPiece>* again);
@@ -56,8 +72,9 @@ class HandOver {
                   std::vector<PutState>* states);
   Result<PeerLink*> LinkTo(const NodeRecord& heir, const Digest& writer);
   const std::string* TokenOf(const Digest& writer) const;
-  void TakeBack(const Parcel& parcel, const BlockHeader& block);
-  void End(std::string reason);
+  void DropIfClosed(const std::string& id, const Digest& writer);
+  void ForwardAll();
+  bool Carry(const Forward& forward);
 
   Node* const node_;
   const HandOverOptions options_;
@@ -68,9 +85,20 @@ class HandOver {
   uint64_t epoch_ = 0;
   Placement placement_;
   std::unique_ptr<transport::Transport> transport_;
-  std::map<std::pair<std::string, Digest>, std::unique_ptr<PeerLink>> links_;  // node, writer
-  std::map<std::string, Status> unreachable_;                                  // nodes, in this round
-  std::string last_why_;  // of the last block that was not taken
+  using LinkName = std::pair<std::string, Digest>;  // node, writer
+  std::map<LinkName, std::unique_ptr<PeerLink>> links_;
+  std::map<LinkName, Unreachable> unreachable_;
+  // By namespace the nodes that may have got blocks, each with a writer whose credential opens it there.
+  std::map<Namespace, std::map<std::string, Digest>> receivers_;
+  uint64_t carrying_ = 0;             // the forward at hand, and
+  std::set<std::string> carried_to_;  // the nodes that have heard it
+  std::string last_why_;              // of the last block that was not taken
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool given_ = false;
+  bool stop_ = false;
+  std::thread thread_;  // begins when all else is there
 };
 
 }  // namespace larder::node

@@ -146,15 +146,22 @@ struct Daemon {
     return Status::Ok();
   }
 
-  // Gives the blocks in memory to the other nodes, as far as the budget goes.
-  void HandOverBlocks() {
+  // Gives the blocks in memory to the other nodes, as far as the budget goes. What it returns goes on
+  // carrying removes to them.
+  std::unique_ptr<HandOver> HandOverBlocks() {
     const Config& config = loaded.config;
-    HandOver(node.get(), {config.hand_over_budget, config.hand_over_rate, loaded.credentials}).Run();
+    auto hand_over = std::make_unique<HandOver>(
+        node.get(), HandOverOptions{config.hand_over_budget, config.hand_over_rate, loaded.credentials});
+    hand_over->Wait();
     const HandOverProgress told = node->info().hand_over;
     const std::string so_far = std::to_string(told.handed_blocks) + " of " + std::to_string(told.blocks) +
                                " blocks, " + PrettyBytes(static_cast<double>(told.handed_bytes));
-    if (told.reason.empty()) return spdlog::info("handed over {}", so_far);
-    spdlog::warn("handed over {}, then ended: {}", so_far, told.reason);
+    if (told.reason.empty()) {
+      spdlog::info("handed over {}", so_far);
+    } else {
+      spdlog::warn("handed over {}, then ended: {}", so_far, told.reason);
+    }
+    return hand_over;
   }
 
   // Whoever watches has asked for the end, or had time for it.
@@ -178,7 +185,7 @@ struct Daemon {
     cluster->Drain();
     std::atomic<bool> done{false};
     std::thread drain([&, this] {
-      if (gives) HandOverBlocks();
+      const std::unique_ptr<HandOver> hand_over = gives ? HandOverBlocks() : nullptr;
       node->Drain(config.drain_budget);
       if (gives && leaving) TellEnd();
       if (!for_good) {

@@ -372,6 +372,20 @@ void Node::BeginDrain(bool save) {
   impl_->owner->Call([save](Owner& owner) { owner.Drain(save); });
 }
 
+void Node::BeginHandOver() {
+  impl_->owner->Call([](Owner& owner) { owner.BeginHandOver(); });
+}
+
+std::optional<Forward> Node::NextForward() const {
+  std::optional<Forward> out;
+  impl_->owner->Call([&](Owner& owner) { out = owner.NextForward(); });
+  return out;
+}
+
+void Node::Forwarded(uint64_t token) {
+  impl_->owner->Call([token](Owner& owner) { owner.Forwarded(token); });
+}
+
 Result<std::vector<WarmPiece>> Node::ListWarm() const {
   std::vector<WarmPiece> list;
   for (uint32_t from = 0; from != UINT32_MAX;) {

@@ -120,8 +120,12 @@ class Node {
   void SetTable(const NodeTable& table);
   // No new tickets from when it returns; all else goes on. With `save` what is in memory goes to SSD.
   void BeginDrain(bool save = true);
-  // For handing blocks over (hand_over.h), as the owner has them: all that is in memory, hottest first; a
-  // page of that list, pinned; pins given back; what to open elsewhere.
+  // For handing blocks over (hand_over.h), as the owner has them: what is removed from now on goes to the
+  // others too; all that is in memory, hottest first; a page of that list, pinned; pins given back; what to
+  // open elsewhere.
+  void BeginHandOver();
+  std::optional<Forward> NextForward() const;
+  void Forwarded(uint64_t token);
   Result<std::vector<WarmPiece>> ListWarm() const;
   Result<OutgoingPage> TakeOut(std::span<const WarmPiece> list, const PageLimits& limits);
   std::vector<bool> LetGo(std::span<const uint32_t> entries);

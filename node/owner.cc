@@ -89,6 +89,7 @@ Result<uint64_t> Owner::ClearNamespace(const Namespace& name_space, uint64_t* du
     return Status(Code::kNotFound,
                   "no namespace " + ToHex(name_space.bytes) + " on this node; list them first");
   }
+  if (state_->ForwardsFull()) return Status(Code::kBusy, std::string(kForwardsFull));
   const uint64_t removed = state_->ClearSpace(found->second);
   if (durable != nullptr) *durable = state_->undurable.empty() ? 0 : *state_->undurable.rbegin();
   return removed;

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -180,6 +181,14 @@ struct OutgoingPage {
   size_t looked = 0;  // of the list: the next page begins here
   uint64_t left = 0;  // of those, what is here no more: evicted, removed, cleared, quarantined, damaged
 };
+// What was removed or cleared here since blocks began to go, so that it must go where they went too.
+struct Forward {
+  uint64_t token = 0;
+  Namespace name_space;
+  bool clear = false;
+  std::vector<uint16_t> groups;  // of a remove
+  std::vector<ChainHash> hashes;
+};
 struct PageLimits {
   uint32_t pieces = 256;
   uint64_t payload_bytes = 16 << 20;  // or one piece
@@ -251,13 +260,17 @@ class Owner {
   Result<Quarantine> WithRule(const QuarantineRule& rule, bool transitive) const;
   // One for each rule: who read its writer's blocks. Looks at the whole memory, once.
   std::vector<Readers> ReadersOf(std::span<const QuarantineRule> rules) const;
+  // From now on removes and clears are answered once they were forwarded.
+  void BeginHandOver();
+  // What waits longest to be forwarded, and that it was.
+  std::optional<Forward> NextForward() const;
+  void Forwarded(uint64_t token);
   // What is in memory and could be handed to other nodes, among the entries from *from on; *from moves, and
   // is UINT32_MAX at the end. Nothing under bypass. Bounded in time, not in order: sort it by heat.
   std::vector<WarmPiece> ListWarm(uint32_t* from) const;
   // Of the list's beginning, what is still here and not ruled out, pinned.
   OutgoingPage TakeOut(std::span<const WarmPiece> list, const PageLimits& limits);
-  // Gives pins back. For each entry: it left while it was out (removed, cleared, quarantined), so that
-  // whoever got it must not keep it.
+  // Gives pins back. For each entry: it left while it was out (removed, cleared, quarantined).
   std::vector<bool> LetGo(std::span<const uint32_t> entries);
   // What another node is told to open for this namespace; kNotFound when nobody opened it here.
   Result<Open> OpeningOf(const Namespace& name_space) const;

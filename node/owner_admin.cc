@@ -112,6 +112,7 @@ void Owner::State::OnRemove(Asker& asker, const Remove& body) {
                   "a remove has at most " + std::to_string(kGroupsMax) + " groups and " +
                       std::to_string(kHashesMax) + " hashes");
   }
+  if (ForwardsFull()) return Refuse(asker, Code::kBusy, std::string(kForwardsFull));
   RemoveReply reply;
   uint32_t found[Index::kBatch];
   for (size_t begin = 0; begin < body.hashes.size(); begin += Index::kBatch) {
@@ -130,6 +131,7 @@ void Owner::State::OnRemove(Asker& asker, const Remove& body) {
     }
   }
   reply.removed += RemoveFromSsd(number, body);
+  AddForward({0, name_spaces[number].name_space, false, body.groups, body.hashes});
   counts.removed += reply.removed;
   AnswerDurably(asker, Encode(ReplyTo(asker.envelope), reply));
 }
@@ -138,6 +140,7 @@ void Owner::State::OnClear(Asker& asker, const Clear& body) {
   uint32_t number = 0;
   const NamespaceRecord* record = NamespaceFor(asker, body.number, &number);
   if (record == nullptr) return;
+  if (ForwardsFull()) return Refuse(asker, Code::kBusy, std::string(kForwardsFull));
   ClearReply reply;
   reply.removed = ClearSpace(number);
   reply.clear_epoch = record->clear_epoch;

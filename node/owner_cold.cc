@@ -344,10 +344,18 @@ void Owner::State::OnGone(const ssd::SsdEntry& entry, ssd::WhyGone why) {
   misses.Remember(FingerprintOf(number->second, entry.hash, entry.group), reason, unix_ms);
 }
 
+// A reply that waits for this token waits for the earlier ones too.
 void Owner::State::OnDurable(uint64_t token) {
   undurable.erase(token);
   const auto replies = durable_replies.find(token);
   if (replies == durable_replies.end()) return;
+  if (const auto later = undurable.lower_bound(token); later != undurable.begin()) {
+    std::vector<DurableReply> moved = std::move(replies->second);
+    durable_replies.erase(replies);
+    std::vector<DurableReply>& earlier = durable_replies[*std::prev(later)];
+    std::move(moved.begin(), moved.end(), std::back_inserter(earlier));
+    return;
+  }
   for (DurableReply& reply : replies->second) {
     if (sessions.count(reply.session) == 0) continue;
     outbox->Deliver(reply.session, Reply{std::move(reply.header), {}, 0, reply.expire_us});

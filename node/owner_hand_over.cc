@@ -5,6 +5,8 @@
 namespace larder::node {
 
 namespace {
+constexpr size_t kForwardsMax = 4096;
+constexpr uint64_t kForwardHashesMax = 1 << 20;
 constexpr uint32_t kListStep = 16384;  // entries that one call looks at: a few milliseconds
 }  // namespace
 
@@ -51,6 +53,36 @@ OutgoingPage Owner::State::TakeOut(std::span<const WarmPiece> list, const PageLi
                            {arena.Payload(PlaceOf(entry)), index.place(entry).payload_bytes}});
   }
   return page;
+}
+
+bool Owner::State::ForwardsFull() const {
+  return forwards.size() >= kForwardsMax || forward_hashes >= kForwardHashesMax;
+}
+
+// The answer waits for its token, as it does for what SSD must not bring back.
+void Owner::State::AddForward(Forward&& forward) {
+  if (!handing_over) return;
+  forward.token = ++last_id;
+  undurable.insert(forward.token);
+  forward_hashes += forward.hashes.size();
+  forwards.push_back(std::move(forward));
+}
+
+void Owner::BeginHandOver() {
+  state_->handing_over = true;
+}
+
+std::optional<Forward> Owner::NextForward() const {
+  if (state_->forwards.empty()) return std::nullopt;
+  return state_->forwards.front();
+}
+
+void Owner::Forwarded(uint64_t token) {
+  std::deque<Forward>& forwards = state_->forwards;
+  if (forwards.empty() || forwards.front().token != token) return;
+  state_->forward_hashes -= forwards.front().hashes.size();
+  forwards.pop_front();
+  state_->OnDurable(token);
 }
 
 std::vector<WarmPiece> Owner::ListWarm(uint32_t* from) const {

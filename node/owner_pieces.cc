@@ -189,6 +189,7 @@ uint64_t Owner::State::ClearSpace(uint32_t number) {
     record.ssd_space = ssd->OpenSpace({record.name_space, record.clear_epoch, "", ""});
     number_of_space[record.ssd_space] = number;
   }
+  AddForward({0, record.name_space, true, {}, {}});
   Sweep(kSweepPerStep);
   return removed;
 }

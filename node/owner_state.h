@@ -42,6 +42,8 @@ inline constexpr uint64_t kWorkPerEvent = 4 << 20;
 inline constexpr uint64_t kReplyHeaderSlack = 4096;  // envelope, lengths, counts
 // A source of this kind lies on SSD; the other bits are its number there.
 inline constexpr uint32_t kSsdBit = 0x80000000u;
+inline constexpr std::string_view kForwardsFull =
+    "this node leaves, and the nodes that take its blocks do not answer; ask again";
 inline constexpr size_t kColdGetsMax = 4096;  // gets that wait for SSD, of a node
 
 struct Tenant {
@@ -298,6 +300,8 @@ struct Owner::State : private ssd::TierSink {
   bool MayLeave(uint32_t entry) const;
   uint64_t HeatOf(uint32_t entry) const;
   OutgoingPage TakeOut(std::span<const WarmPiece> list, const PageLimits& limits);
+  bool ForwardsFull() const;
+  void AddForward(Forward&& forward);
 
   // owner_explain.cc
   BlockStory Explain(uint32_t number, const ChainHash& hash, uint16_t group);
@@ -386,6 +390,9 @@ struct Owner::State : private ssd::TierSink {
   uint32_t scrub_next = 0, scrub_next_ssd = 0;
   uint32_t scrubs_open = 0;
   std::unordered_set<uint32_t> outgoing;  // pieces on their way to other nodes, a hard pin each
+  bool handing_over = false;
+  std::deque<Forward> forwards;
+  uint64_t forward_hashes = 0;
   uint64_t hard_pins = 0;
   uint64_t get_us = 0;  // moving average: from a get's answer until its bytes are gone
 

@@ -266,11 +266,9 @@ Result<std::vector<PutState>> PeerLink::Put(uint32_t number, std::span<const Out
   return states;
 }
 
-Status PeerLink::Remove(uint32_t number, const BlockHeader& block, uint64_t end_us) {
-  larder::Remove remove;
-  remove.number = number;
-  remove.groups = {block.group};
-  remove.hashes = {block.hash};
+Status PeerLink::Carry(uint32_t number, const Forward& forward, uint64_t end_us) {
+  if (forward.clear) return Ask<ClearReply>(Verb::kClear, larder::Clear{number}, end_us).status();
+  const larder::Remove remove{number, forward.groups, forward.hashes};
   return Ask<RemoveReply>(Verb::kRemove, remove, end_us).status();
 }
 

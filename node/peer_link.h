@@ -31,7 +31,7 @@ class PeerLink {
   // the pieces' bytes are read no more.
   Result<std::vector<PutState>> Put(uint32_t number, std::span<const OutgoingPiece* const> pieces,
                                     uint64_t end_us);
-  Status Remove(uint32_t number, const BlockHeader& block, uint64_t end_us);
+  Status Carry(uint32_t number, const Forward& forward, uint64_t end_us);  // a remove or a clear
   bool closed() const;
 
  private:

@@ -157,6 +157,44 @@ TEST_F(Leaving, WhatIsRemovedOrClearedWhileItIsOutIsToldOf) {
   node.Check();
 }
 
+TEST_F(Leaving, RemovesAndClearsAreAnsweredOnceTheyWereForwarded) {
+  Put(1);
+  Put(2);
+  ASSERT_TRUE(node.Ask<RemoveReply>(session, Verb::kRemove, Remove{number, {0}, {HashOf(9)}}).ok());
+  EXPECT_FALSE(node.owner->NextForward().has_value());
+  node.owner->BeginHandOver();
+  const uint64_t remove = node.Send(session, Verb::kRemove, Remove{number, {0}, {HashOf(1)}});
+  EXPECT_EQ(node.MatchOne(session, number, {1, 4096, {}}), Presence::kRemoved);  // here at once
+  const uint64_t clear = node.Send(session, Verb::kClear, Clear{number});
+  EXPECT_FALSE(node.Answered(session, remove));
+  const std::optional<Forward> first = node.owner->NextForward();
+  ASSERT_TRUE(first.has_value());
+  EXPECT_FALSE(first->clear);
+  EXPECT_EQ(first->hashes, std::vector{HashOf(1)});
+  node.owner->Forwarded(first->token + 1);  // not its turn
+  EXPECT_FALSE(node.Answered(session, remove));
+  EXPECT_FALSE(node.owner->Idle());
+  node.owner->Forwarded(first->token);
+  EXPECT_TRUE(node.Answered(session, remove));
+  EXPECT_FALSE(node.Answered(session, clear));
+  EXPECT_TRUE(node.owner->NextForward()->clear);
+  node.owner->Forwarded(node.owner->NextForward()->token);
+  EXPECT_TRUE(node.Answered(session, clear));
+  EXPECT_TRUE(node.owner->Idle());
+}
+
+TEST_F(Leaving, ForwardsThatNobodyTakesHaveABound) {
+  node.owner->BeginHandOver();
+  size_t waiting = 0;
+  for (; waiting < 10'000; ++waiting) {
+    const uint64_t id = node.Send(session, Verb::kRemove, Remove{number, {0}, {HashOf(1)}});
+    if (node.Answered(session, id)) break;
+  }
+  EXPECT_EQ(waiting, 4096u);
+  EXPECT_EQ(node.Ask<ClearReply>(session, Verb::kClear, Clear{number}).status().code(), Code::kBusy);
+  EXPECT_EQ(node.owner->ClearNamespace(node.owner->Namespaces()[0].name_space).status().code(), Code::kBusy);
+}
+
 TEST_F(Leaving, WhatLeftAfterItWasListedIsCounted) {
   Put(1);
   Put(2);
