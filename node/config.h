@@ -166,7 +166,7 @@ namespace larder::node {
     "accept chain hashes that an attacker can make collide; such tenants can read each other's answers") \
   X(Duration, drain_budget,   "drain_budget",   "10s", "0", "1h", \
     "after SIGTERM, what is in flight may take so long to end") \
-  X(Duration, hand_over_budget, "hand_over_budget", "5m", "0", "24h", \
+  X(Duration, hand_over_budget, "hand_over_budget", "300s", "0", "24h", \
     "a node that leaves for good hands the blocks in its memory to the others, hottest first, for so long at most; 0: it hands over none") \
   X(Bytes,    hand_over_rate, "hand_over_rate", "256MiB", "0", "1TiB", \
     "bytes a second that it hands over at most; 0: as fast as it goes") \

@@ -16,7 +16,7 @@ class RandomUse {
 
   void Step() {
     node_.now_us += Below(3000);
-    switch (Below(14)) {
+    switch (Below(15)) {
       case 0:
       case 1:
       case 2:
@@ -40,9 +40,13 @@ class RandomUse {
         return ReportSome();
       case 13:
         return Rare();
+      case 14:
+        return LendSome();
     }
   }
   void Finish() {
+    lent_most_ = 0;
+    LendSome();
     for (const User& user : sessions_) node_.Give(user.id, Closed{});
     for (const auto& [session, verify] : node_.outbox.verifies)
       node_.Give(session, Verified{verify.token, true});
@@ -219,6 +223,27 @@ class RandomUse {
       node_.Give(session, Verified{verify.token, good});
     }
   }
+  // Pages as a node that leaves takes them out and gives them back.
+  void LendSome() {
+    while (lent_.size() > lent_most_) {
+      const size_t i = Below(lent_.size());
+      for (const OutgoingPiece& piece : lent_[i].pieces) {
+        size_t at = 0;
+        for (const PartRecord& part : piece.header.parts) {
+          EXPECT_EQ(Crc32c(0, {piece.payload.data + at, part.bytes}), part.crc32c)
+              << "bytes changed while they were out";
+          at += part.bytes;
+        }
+        node_.owner->LetGo({&piece.piece.entry, 1});
+      }
+      lent_.erase(lent_.begin() + static_cast<long>(i));
+    }
+    if (lent_most_ == 0) return;
+    uint32_t from = 0;
+    PageLimits limits;
+    limits.pieces = static_cast<uint32_t>(Below(4));
+    lent_.push_back(node_.owner->TakeOut(node_.owner->ListWarm(&from), limits));
+  }
   void Rare() {
     switch (Below(24)) {
       case 0: {
@@ -265,6 +290,8 @@ class RandomUse {
   std::vector<User> sessions_;
   std::vector<Open> open_;
   std::vector<std::pair<SessionId, uint64_t>> tokens_, handles_;
+  std::vector<OutgoingPage> lent_;
+  size_t lent_most_ = 2;
   std::map<uint64_t, std::set<std::pair<uint16_t, uint16_t>>> stored_[2];
   uint64_t hits_ = 0;
 };

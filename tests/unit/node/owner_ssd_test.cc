@@ -198,6 +198,38 @@ TEST(OwnerSsd, ANodeThatStopsInOrderSavesItsMemory) {
   for (uint64_t key = 1; key <= 100; ++key) ExpectBytes(rig, rig.Get(key), key);
 }
 
+TEST(OwnerSsd, ANodeThatHandsOverSavesNothingUntilItIsDone) {
+  Rig rig;
+  rig.Put(1, 50);
+  const uint64_t spilled = rig.stats().spilled;
+  rig.test->owner->Drain(false);
+  rig.test->RunDisks(200);
+  EXPECT_EQ(rig.stats().spilled, spilled);
+  EXPECT_TRUE(rig.test->owner->Idle());
+  rig.test->owner->Drain();
+  rig.test->RunDisks(200);
+  EXPECT_EQ(rig.stats().pieces, 0u);
+}
+
+TEST(OwnerSsd, AnAnswerWaitsForSsdAndForTheNodesThatTookBlocks) {
+  for (const bool ssd_first : {true, false}) {
+    Rig rig;
+    rig.Put(1, 200);
+    rig.test->owner->BeginHandOver();
+    const Remove remove{rig.number, {0}, {HashOf(1), HashOf(199)}};
+    const uint64_t ids[] = {rig.test->Send(rig.session, Verb::kRemove, remove),
+                            rig.test->Send(rig.session, Verb::kClear, Clear{rig.number})};
+    const auto forward = [&] {
+      while (const auto next = rig.test->owner->NextForward()) rig.test->owner->Forwarded(next->token);
+    };
+    ssd_first ? rig.test->RunDisks() : forward();
+    for (const uint64_t id : ids) EXPECT_FALSE(rig.test->Answered(rig.session, id));
+    ssd_first ? forward() : rig.test->RunDisks();
+    for (const uint64_t id : ids) EXPECT_TRUE(rig.test->Answered(rig.session, id));
+    EXPECT_TRUE(rig.test->owner->Idle());
+  }
+}
+
 TEST(OwnerSsd, AClearReachesSsdAndItsAnswerWaitsForIt) {
   Rig rig;
   rig.Put(1, 200);
