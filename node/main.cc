@@ -36,8 +36,9 @@ constexpr int kExitOk = 0;
 constexpr int kExitFailed = 1;
 constexpr int kExitConfig = 2;
 constexpr long kSignalPollNs = 50'000'000;
-constexpr uint64_t kTellEndUs = 1'000'000;  // for whoever watches a drain to hear how the hand-over ended
-constexpr auto kTellPoll = std::chrono::milliseconds(5);
+constexpr uint64_t kStragglersUs = 1'000'000;
+constexpr uint64_t kTellEndUs = 3'000'000;
+constexpr auto kStragglerPoll = std::chrono::milliseconds(5);
 
 int Refuse(const Status& status) {
   std::fprintf(stderr, "larder-node: %s\n", status.text().c_str());
@@ -164,11 +165,14 @@ struct Daemon {
     return hand_over;
   }
 
-  // Whoever watches has asked for the end, or had time for it.
-  void TellEnd() const {
-    const uint64_t end_us = transport::NowUs() + kTellEndUs;
-    while (!control->hand_over_end_told() && transport::NowUs() < end_us) {
-      std::this_thread::sleep_for(kTellPoll);
+  // The place in the table is gone. Serves until every client may have heard of it, and whoever watches a
+  // drain how the hand-over ended.
+  void ServeStragglers() const {
+    const uint64_t begin_us = transport::NowUs();
+    for (;; std::this_thread::sleep_for(kStragglerPoll)) {
+      const uint64_t passed_us = transport::NowUs() - begin_us;
+      const bool told = !leaving || control->hand_over_end_told();
+      if (passed_us >= (told ? kStragglersUs : kTellEndUs)) return;
     }
   }
 
@@ -187,11 +191,14 @@ struct Daemon {
     std::thread drain([&, this] {
       const std::unique_ptr<HandOver> hand_over = gives ? HandOverBlocks() : nullptr;
       node->Drain(config.drain_budget);
-      if (gives && leaving) TellEnd();
       if (!for_good) {
         cluster->Leave();
       } else if (const Status resigned = cluster->Resign(); !resigned.ok()) {
         spdlog::warn("still in the table: {}", resigned.text());
+      }
+      if (gives) {
+        ServeStragglers();
+        node->Drain(config.drain_budget);
       }
       node->Stop();
       done = true;

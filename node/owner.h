@@ -9,6 +9,7 @@
 //   Grant   (a ticket's slot, writable)  until Committed, Stopped or Closed of that session
 //   Reply   (payload to send, readable)  until Sent with its token, or Closed of that session
 //   Verify  (payload to check)           until Verified with its token
+//   TakeOut (pieces for other nodes)     until LetGo
 // Those are hard pins: counted, never expiring, always ending. Match's pins are soft: they have an end.
 #pragma once
 

@@ -245,7 +245,8 @@ class Cluster(unittest.TestCase):
         drain = self.drain(a, c)
         until(lambda: self.handed(c) > 0, "the first blocks handed over")
         self.assertLess(self.handed(c), blocks)
-        self.assertEqual(self.missing(b), [])
+        while drain.poll() is None:
+            self.assertEqual(self.missing(b), [])
         out, err = drain.communicate(timeout=PATIENCE_S)
         self.assertEqual(drain.returncode, 0, err)
         self.assertIn(f"c: {int(blocks)} of {int(blocks)} blocks handed over".encode(), out)
