@@ -11,7 +11,6 @@ namespace {
 constexpr uint64_t kStepUs = 5'000'000;                  // for one parcel, and
 constexpr uint64_t kSlowestBytesPerSecond = 10'000'000;  // what its bytes take at such a pace
 constexpr uint64_t kRoundPauseUs = 500'000;
-constexpr uint32_t kFruitlessRoundsMax = 3;
 constexpr uint64_t kPagesPerSecond = 4;  // at least, so that the rate is even
 constexpr uint64_t kForwardPollUs = 5'000;
 constexpr size_t kLinksMax = 64;
@@ -112,12 +111,12 @@ std::string HandOver::GiveAll() {
   progress_.blocks = list.size();
   for (const WarmPiece& piece : list) progress_.bytes += piece.payload_bytes;
   node_->SetHandOver(progress_);
-  uint32_t fruitless = 0;
-  while (!list.empty() && !Late() && fruitless < kFruitlessRoundsMax) {
+  uint64_t fruit_us = transport::NowUs();
+  while (!list.empty() && !Late() && transport::NowUs() < fruit_us + options_.patience_us) {
     if (!Place()) return "no other node in the table takes blocks";
     const uint64_t handed = progress_.handed_blocks;
     list = OneRound(list);
-    fruitless = progress_.handed_blocks == handed ? fruitless + 1 : 0;
+    if (progress_.handed_blocks != handed) fruit_us = transport::NowUs();
     if (!list.empty()) Pause(transport::NowUs() + kRoundPauseUs);
   }
   if (list.empty()) return progress_.stays_blocks == 0 ? "" : "some blocks stay: " + last_why_;

@@ -27,6 +27,7 @@ namespace larder::node {
 struct HandOverOptions {
   uint64_t budget_us = 0;
   uint64_t bytes_per_second = 0;        // 0: as fast as it goes
+  uint64_t patience_us = 10'000'000;    // with others that take nothing: one that restarts is back by then
   std::vector<Credential> credentials;  // this node's own; empty: everybody is anonymous
 };
 

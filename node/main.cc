@@ -151,8 +151,10 @@ struct Daemon {
   // carrying removes to them.
   std::unique_ptr<HandOver> HandOverBlocks() {
     const Config& config = loaded.config;
-    auto hand_over = std::make_unique<HandOver>(
-        node.get(), HandOverOptions{config.hand_over_budget, config.hand_over_rate, loaded.credentials});
+    auto hand_over =
+        std::make_unique<HandOver>(node.get(), HandOverOptions{.budget_us = config.hand_over_budget,
+                                                               .bytes_per_second = config.hand_over_rate,
+                                                               .credentials = loaded.credentials});
     hand_over->Wait();
     const HandOverProgress told = node->info().hand_over;
     const std::string so_far = std::to_string(told.handed_blocks) + " of " + std::to_string(told.blocks) +

@@ -87,6 +87,39 @@ TEST(HandOver, TheOtherNodeHasTheBlocksUnderTheirWriters) {
   }
 }
 
+TEST(HandOver, WhatIsOfferedInVainIsOfferedAgain) {
+  Pair pair;
+  RawClient here(pair.from.address());
+  here.Begin();
+  Pair::Put(&here, 1, 10);
+  NodeOptions later = Named("b");
+  later.data_listen = pair.to.address();
+  pair.to.node.reset();  // restarts
+  pair.from.node->BeginDrain(false);
+  HandOver hand_over(pair.from.node.get(), {.budget_us = kPatienceUs, .patience_us = kPatienceUs});
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(pair.from.node->info().hand_over.handed_blocks, 0u);
+  const NodeRig again(later);
+  ASSERT_NE(again.node, nullptr);
+  hand_over.Wait();
+  EXPECT_EQ(pair.from.node->info().hand_over.handed_blocks, 10u);
+  EXPECT_EQ(again.Stats().pieces, 10u);
+}
+
+TEST(HandOver, TheHottestGoesFirst) {
+  Pair pair;
+  RawClient here(pair.from.address());
+  here.Begin();
+  for (uint64_t key = 1; key <= 20; ++key) Pair::Put(&here, key, key);
+  const std::vector<WarmPiece> list = pair.from.node->ListWarm().value();
+  const OutgoingPage page = pair.from.node->TakeOut(list, {}).value();
+  ASSERT_EQ(page.pieces.size(), 20u);
+  for (uint64_t i = 0; i < 20; ++i) {
+    EXPECT_EQ(page.pieces[i].header.hash, TestHash(20 - i));
+    pair.from.node->LetGo({&page.pieces[i].piece.entry, 1});
+  }
+}
+
 TEST(HandOver, WhatIsThereAlreadyCountsAsHandedOver) {
   Pair pair;
   RawClient here(pair.from.address()), there(pair.to.address());
@@ -136,7 +169,8 @@ TEST(HandOver, ATokenThatTheOthersDoNotKnowEndsIt) {
   RawClient one(pair.from.address());
   one.Begin(1, kCredentials[0].token);
   Pair::Put(&one, 1, 10);
-  const HandOverProgress told = pair.HandOverAll({.credentials = {{"one", "another token", ""}}});
+  const HandOverProgress told =
+      pair.HandOverAll({.patience_us = 1, .credentials = {{"one", "another token", ""}}});
   EXPECT_EQ(told.handed_blocks, 0u);
   EXPECT_EQ(told.left_blocks(), 10u);
   EXPECT_NE(told.reason.find("no such token"), std::string::npos) << told.reason;
@@ -148,7 +182,7 @@ TEST(HandOver, ANodeThatIsNotThereIsNamed) {
   here.Begin();
   Pair::Put(&here, 1, 10);
   pair.to.node->Stop();
-  const HandOverProgress told = pair.HandOverAll();
+  const HandOverProgress told = pair.HandOverAll({.patience_us = 1});
   EXPECT_EQ(told.reason.rfind("the others take no more: b: ", 0), 0u) << told.reason;
   EXPECT_EQ(told.left_blocks(), 10u);
   EXPECT_TRUE(pair.from.UntilIdle());
