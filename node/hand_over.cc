@@ -111,13 +111,15 @@ std::string HandOver::GiveAll() {
   progress_.blocks = list.size();
   for (const WarmPiece& piece : list) progress_.bytes += piece.payload_bytes;
   node_->SetHandOver(progress_);
-  uint64_t fruit_us = transport::NowUs();
-  while (!list.empty() && !Late() && transport::NowUs() < fruit_us + options_.patience_us) {
+  uint64_t fruit_us = transport::NowUs();  // when somebody took something last
+  while (!list.empty() && !Late()) {
     if (!Place()) return "no other node in the table takes blocks";
     const uint64_t handed = progress_.handed_blocks;
     list = OneRound(list);
-    if (progress_.handed_blocks != handed) fruit_us = transport::NowUs();
-    if (!list.empty()) Pause(transport::NowUs() + kRoundPauseUs);
+    const uint64_t now_us = transport::NowUs();
+    if (progress_.handed_blocks != handed) fruit_us = now_us;
+    if (list.empty() || now_us >= fruit_us + options_.patience_us) break;
+    Pause(now_us + kRoundPauseUs);
   }
   if (list.empty()) return progress_.stays_blocks == 0 ? "" : "some blocks stay: " + last_why_;
   if (Late()) return "the budget was over" + (last_why_.empty() ? "" : "; " + last_why_);

@@ -79,7 +79,8 @@ class PeerLink::Wire final : public transport::Handler {
     if (Send(lock, std::move(message))) return true;
     return false;
   }
-  // No byte of the last Data is read any more; false: it did not get away, and the connection is closed.
+  // No byte of the last Data is read any more; false: it did not get away in time, and the connection is
+  // closed.
   bool WaitSent(uint64_t end_us) {
     std::unique_lock lock(mutex_);
     return WaitFor(lock, end_us, [this] { return !sending_; });
@@ -126,14 +127,16 @@ class PeerLink::Wire final : public transport::Handler {
     change();
     changed_.notify_all();
   }
-  // What did not come in time never will: the connection goes, and with it every claim on memory.
+  // What did not come in time never will: the connection goes, and with it every claim on memory. What came
+  // before the connection went has come.
   bool WaitFor(std::unique_lock<std::mutex>& lock, uint64_t end_us, const auto& done) {
     const auto left = std::chrono::microseconds(LeftUs(end_us));
     if (!changed_.wait_for(lock, left, [&] { return closed_ || done(); })) {
       why_ = "it did not answer in time";
       Close(lock, Failure::kTimedOut);
+      return false;
     }
-    return !closed_;
+    return done();
   }
   bool Send(std::unique_lock<std::mutex>& lock, transport::OutMessage&& message) {
     if (closed_) return false;
