@@ -1,8 +1,7 @@
 // A node that leaves, and one that takes its blocks, over sockets.
 #include "node/hand_over.h"
 
-#include <cstring>
-
+#include "tests/support/free_port.h"
 #include "tests/unit/node/node_rig.h"
 
 namespace larder::node {
@@ -14,16 +13,18 @@ constexpr size_t kBlockBytes = 8192;
 const std::vector<Credential> kCredentials = {{"one", "0123456789abcdef", ""},
                                               {"two", "fedcba9876543210", ""}};
 
-NodeOptions Named(const std::string& id, const std::vector<Credential>& credentials = {}) {
+NodeOptions Named(const std::string& id, const std::vector<Credential>& credentials = {},
+                  const std::string& listen = "127.0.0.1:0") {
   NodeOptions options = SmallNode();
+  options.data_listen = listen;
   options.node_id = id;
   options.credentials = credentials;
   return options;
 }
 
 struct Pair {
-  explicit Pair(const std::vector<Credential>& credentials = {})
-      : from(Named("a", credentials)), to(Named("b", credentials)) {
+  explicit Pair(const std::vector<Credential>& credentials = {}, const std::string& listen = "127.0.0.1:0")
+      : from(Named("a", credentials)), to(Named("b", credentials, listen)) {
     NodeTable table;
     table.epoch = 2;
     table.nodes = {from.node->info().record, to.node->info().record};
@@ -88,18 +89,17 @@ TEST(HandOver, TheOtherNodeHasTheBlocksUnderTheirWriters) {
 }
 
 TEST(HandOver, WhatIsOfferedInVainIsOfferedAgain) {
-  Pair pair;
+  const std::string listen = "127.0.0.1:" + std::to_string(testing::FreePort());
+  Pair pair({}, listen);
   RawClient here(pair.from.address());
   here.Begin();
   Pair::Put(&here, 1, 10);
-  NodeOptions later = Named("b");
-  later.data_listen = pair.to.address();
   pair.to.node.reset();  // restarts
   pair.from.node->BeginDrain(false);
   HandOver hand_over(pair.from.node.get(), {.budget_us = kPatienceUs, .patience_us = kPatienceUs});
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_EQ(pair.from.node->info().hand_over.handed_blocks, 0u);
-  const NodeRig again(later);
+  const NodeRig again(Named("b", {}, listen));
   ASSERT_NE(again.node, nullptr);
   hand_over.Wait();
   EXPECT_EQ(pair.from.node->info().hand_over.handed_blocks, 10u);
