@@ -97,6 +97,7 @@ bool Owner::State::SpillPiece(uint32_t victim) {
     Leave(victim, Presence::kNotAdmitted);
     return false;
   }
+  const uint32_t depth = PolicyOf(victim).DepthOf(victim);
   PolicyOf(victim).Evict(victim, fingerprint);
   e.spilling = 1;
   e.warm = 0;
@@ -105,7 +106,7 @@ bool Owner::State::SpillPiece(uint32_t victim) {
   spilling_bytes += shape.slot_bytes;
   spill_pending.push_back({victim,
                            name_spaces[e.space.number].ssd_space,
-                           0,
+                           depth,
                            {arena.Header(place), shape.header_bytes},
                            arena.Payload(place)});
   return true;
@@ -134,7 +135,7 @@ void Owner::State::OnWritten(uint64_t token, bool stored) {
   }
   if (e.hidden == 0) {
     if (stored && (e.warm != 0 || e.soft_pins != 0)) {
-      TouchInfo info{.now_us = now_us};
+      TouchInfo info{.now_us = now_us, .depth = PolicyOf(entry).DepthOf(entry)};
       info.key = FingerprintOf(e.space.number, e.hash, e.group);
       PolicyOf(entry).Insert(entry, info);
     } else {

@@ -51,7 +51,7 @@ class EvictionPolicy {
   virtual uint64_t ColdestUs() = 0;
   // Time of an inserted entry's last touch, to compare slabs.
   virtual uint64_t LastUs(uint32_t entry) const = 0;
-  // Its position in its chain as it was told last, 65,535 at most.
+  // Its position in its chain as it was told last, 65,535 at most; also of an entry that just left.
   virtual uint32_t DepthOf(uint32_t entry) const = 0;
   virtual uint64_t size() const = 0;
   // The share of its room that it would leave to entries used only once, for one who follows it from afar.

@@ -1,5 +1,6 @@
 // What moves between memory and SSD, over a simulated disk.
 #include <random>
+#include <set>
 
 #include "tests/support/sim_disk.h"
 #include "tests/unit/node/owner_fixture.h"
@@ -305,6 +306,13 @@ TEST(OwnerSsd, PrefetchMovesAChainUpBeforeItIsAskedFor) {
   ASSERT_TRUE(reply.ok());
   EXPECT_EQ(reply.value().blocks, 8u);
   for (uint64_t key = 1; key <= 8; ++key) EXPECT_EQ(rig.Get(key).presence, Presence::kRam) << key;
+  // Their places in their chains came back with them: they were 0 for whatever had been on SSD.
+  std::set<uint32_t> depths;
+  for (uint32_t from = 0; from != UINT32_MAX;) {
+    for (const WarmPiece& piece : rig.test->owner->ListWarm(&from)) depths.insert(piece.depth());
+  }
+  for (uint32_t key = 1; key <= 8; ++key) EXPECT_TRUE(depths.contains(key)) << key;
+  EXPECT_FALSE(depths.contains(0));
 }
 
 TEST(OwnerSsd, ManyAskForOneBlockAndTheDiskReadsItOnce) {
