@@ -11,6 +11,7 @@ namespace {
 constexpr uint64_t kStepUs = 5'000'000;                  // for one parcel, and
 constexpr uint64_t kSlowestBytesPerSecond = 10'000'000;  // what its bytes take at such a pace
 constexpr uint64_t kRoundPauseUs = 500'000;
+constexpr uint64_t kRetryPauseMaxUs = 16'000'000;
 constexpr uint64_t kPagesPerSecond = 4;  // at least, so that the rate is even
 constexpr uint64_t kForwardPollUs = 5'000;
 constexpr size_t kLinksMax = 64;
@@ -189,7 +190,6 @@ void HandOver::HandParcel(const Parcel& parcel, const std::vector<const Outgoing
     return;
   }
   if (Late()) return;
-  receivers_[parcel.name_space][id] = parcel.writer;
   uint64_t bytes = 0;
   for (const OutgoingPiece* piece : pieces) bytes += piece->payload.bytes;
   const auto put = [&]() -> Result<std::vector<PutState>> {
@@ -199,6 +199,7 @@ void HandOver::HandParcel(const Parcel& parcel, const std::vector<const Outgoing
     if (!open.ok()) return open.status();
     const Result<uint32_t> number = link.value()->Open(parcel.name_space, open.value(), StepEnd(0));
     if (!number.ok()) return number.status();
+    receivers_[parcel.name_space].emplace(id, parcel.writer);  // from here on it may have some
     return link.value()->Put(number.value(), pieces, StepEnd(bytes));
   };
   Result<std::vector<PutState>> done = put();
@@ -210,7 +211,17 @@ void HandOver::HandParcel(const Parcel& parcel, const std::vector<const Outgoing
     return;
   }
   last_why_ = id + ": " + done.status().text();
-  DropIfClosed(id, parcel.writer);
+  // One that hangs must not cost the others' time at every page.
+  links_.erase({id, parcel.writer});
+  NoteUnreachable({id, parcel.writer}, done.status());
+}
+
+void HandOver::NoteUnreachable(const LinkName& name, const Status& why) {
+  Unreachable& unreachable = unreachable_[name];
+  if (transport::NowUs() < unreachable.retry_us) return;  // that is what it was told
+  unreachable.pause_us = std::clamp(2 * unreachable.pause_us, kRoundPauseUs, kRetryPauseMaxUs);
+  unreachable.why = why;
+  unreachable.retry_us = transport::NowUs() + unreachable.pause_us;
 }
 
 Result<PeerLink*> HandOver::LinkTo(const NodeRecord& heir, const Digest& writer) {
@@ -219,11 +230,10 @@ Result<PeerLink*> HandOver::LinkTo(const NodeRecord& heir, const Digest& writer)
   const auto failed = unreachable_.find({heir.id, writer});
   if (failed != unreachable_.end() && transport::NowUs() < failed->second.retry_us) return failed->second.why;
   if (links_.size() >= kLinksMax) links_.clear();
-  Result<std::unique_ptr<PeerLink>> link =
-      PeerLink::Connect(transport_.get(), heir.data_address, *TokenOf(writer),
-                        "leaving: " + node_->info().record.id, StepEnd(0));
+  Result<std::unique_ptr<PeerLink>> link = PeerLink::Connect(
+      transport_.get(), heir, *TokenOf(writer), "leaving: " + node_->info().record.id, StepEnd(0));
   if (!link.ok()) {
-    unreachable_[{heir.id, writer}] = {link.status(), transport::NowUs() + kRoundPauseUs};
+    NoteUnreachable({heir.id, writer}, link.status());
     return link.status();
   }
   return (links_[{heir.id, writer}] = std::move(link).value()).get();
@@ -255,6 +265,7 @@ bool HandOver::Carry(const Forward& forward) {
   bool carried = true;
   for (const auto& [id, writer] : receivers->second) {
     if (carried_to_.count(id) != 0) continue;
+    if (Late()) return false;
     const auto heir = std::find_if(table.nodes.begin(), table.nodes.end(),
                                    [&](const NodeRecord& node) { return node.id == id; });
     if (heir == table.nodes.end()) continue;  // it has left, and has carried on what it heard

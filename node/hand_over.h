@@ -59,7 +59,10 @@ class HandOver {
   struct Unreachable {
     Status why;
     uint64_t retry_us = 0;
+    uint64_t pause_us = 0;  // doubles with each failure
   };
+
+  using LinkName = std::pair<std::string, Digest>;  // node, writer
 
   void Give();
   std::string GiveAll();
@@ -73,6 +76,7 @@ class HandOver {
                   std::vector<PutState>* states);
   Result<PeerLink*> LinkTo(const NodeRecord& heir, const Digest& writer);
   const std::string* TokenOf(const Digest& writer) const;
+  void NoteUnreachable(const LinkName& name, const Status& why);
   void DropIfClosed(const std::string& id, const Digest& writer);
   void ForwardAll();
   bool Carry(const Forward& forward);
@@ -86,7 +90,6 @@ class HandOver {
   uint64_t epoch_ = 0;
   Placement placement_;
   std::unique_ptr<transport::Transport> transport_;
-  using LinkName = std::pair<std::string, Digest>;  // node, writer
   std::map<LinkName, std::unique_ptr<PeerLink>> links_;
   std::map<LinkName, Unreachable> unreachable_;
   // By namespace the nodes that may have got blocks, each with a writer whose credential opens it there.

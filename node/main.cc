@@ -15,6 +15,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
 #include "node/cluster_link.h"
 #include "node/config.h"
@@ -206,8 +207,13 @@ struct Daemon {
       done = true;
     });
     const timespec poll{0, kSignalPollNs};
+    bool asked = !leaving;  // by a signal: after larderctl drain the first one is no second
     while (!done) {
       if (sigtimedwait(&signals, nullptr, &poll) < 0) continue;
+      if (!std::exchange(asked, true)) {
+        spdlog::info("it drains already; once more to exit at once");
+        continue;
+      }
       spdlog::warn("told twice to stop: exits at once");
       spdlog::shutdown();
       _exit(kExitFailed);

@@ -206,7 +206,9 @@ void Owner::State::OnRead(uint64_t token, ssd::ReadOutcome&& outcome) {
   const uint32_t first = index.Find(read.name.space, read.name.hash, read.name.group);
   std::vector<Patch> sources;
   work_left = kWorkPerEvent;
-  const bool visible = read.promote && read.read == read.piece && !CoverOf(first, read.piece, &sources);
+  // What was removed while it was read is for the get that asked before, and for nobody else.
+  const bool visible =
+      read.promote && outcome.there && read.read == read.piece && !CoverOf(first, read.piece, &sources);
   const uint64_t payload_bytes = outcome.header.payload_bytes();
   const uint32_t entry = AddPiece(read.name, read.piece, place, payload_bytes, outcome.depth, visible);
   if (visible) {

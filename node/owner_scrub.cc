@@ -55,11 +55,12 @@ uint64_t Owner::State::ScrubSsd(uint64_t most) {
   uint32_t looks = std::min(kLooksMax, ssd->entry_bound());
   for (uint32_t pieces = 0; looks > 0 && pieces < kPiecesMax && bytes < most; --looks) {
     if (scrub_next_ssd >= ssd->entry_bound()) scrub_next_ssd = 0;
-    const uint64_t taken = ssd->Scrub(scrub_next_ssd, now_us);
+    const std::optional<uint64_t> taken = ssd->Scrub(scrub_next_ssd, now_us);
+    if (!taken) break;
     ++scrub_next_ssd;
-    if (taken == 0) continue;
+    if (*taken == 0) continue;
     ++pieces;
-    bytes += taken;
+    bytes += *taken;
   }
   return bytes;
 }

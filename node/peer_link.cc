@@ -174,18 +174,22 @@ class PeerLink::Wire final : public transport::Handler {
   std::string why_;
 };
 
-Result<std::unique_ptr<PeerLink>> PeerLink::Connect(transport::Transport* transport,
-                                                    const std::string& address, const std::string& token,
-                                                    const std::string& name, uint64_t end_us) {
+Result<std::unique_ptr<PeerLink>> PeerLink::Connect(transport::Transport* transport, const NodeRecord& peer,
+                                                    const std::string& token, const std::string& name,
+                                                    uint64_t end_us) {
   auto wire = std::make_shared<Wire>();
   auto link = std::unique_ptr<PeerLink>(new PeerLink(wire));
-  if (!wire->Begin(transport, address, wire, end_us)) return wire->Gone();
+  if (!wire->Begin(transport, peer.data_address, wire, end_us)) return wire->Gone();
   Hello hello;
   hello.lane = Priority::kBatch;
   hello.token = token;
   hello.client_name = name.substr(0, kClientNameBytesMax);
   const Result<HelloReply> reply = link->Ask<HelloReply>(Verb::kHello, hello, end_us);
   if (!reply.ok()) return reply.status();
+  if (reply.value().node_id != peer.id) {
+    return Status(Code::kInvalid, "the node at " + peer.data_address + " is " + reply.value().node_id +
+                                      ", not " + peer.id + "; correct the list of nodes");
+  }
   link->payload_bytes_max_ = reply.value().batch_bytes_max;
   return link;
 }

@@ -17,10 +17,11 @@ namespace larder::node {
 
 class PeerLink {
  public:
-  // `token` is the credential that the peer files blocks under; empty: anonymous.
-  static Result<std::unique_ptr<PeerLink>> Connect(transport::Transport* transport,
-                                                   const std::string& address, const std::string& token,
-                                                   const std::string& name, uint64_t end_us);
+  // kInvalid when another node answers at the peer's address. `token` is the credential that the peer files
+  // blocks under; empty: anonymous.
+  static Result<std::unique_ptr<PeerLink>> Connect(transport::Transport* transport, const NodeRecord& peer,
+                                                   const std::string& token, const std::string& name,
+                                                   uint64_t end_us);
   ~PeerLink();  // no byte of anybody's is read any more
   PeerLink(const PeerLink&) = delete;
   PeerLink& operator=(const PeerLink&) = delete;

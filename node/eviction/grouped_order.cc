@@ -27,12 +27,16 @@ class GroupedOrder final : public EvictionPolicy {
   void Touch(uint32_t entry, const TouchInfo& info) override {
     const Stamp stamp = store_[entry].stamp;
     const bool first = (stamp.flags() & kFresh) != 0 && BelongsToInsert(stamp.us(), info);
+    // What its put said of it holds: this is the same request.
+    const Retention told =
+        first && info.retention == Retention::kNone ? SpellClass::RetentionOf(stamp.flags()) : info.retention;
     const uint64_t uses = first ? stamp.flags() & SpellClass::kUses : SpellClass::NextUse(stamp.flags());
     Pull(entry);
-    Push(entry, Stamp::Of(info.now_us, info.depth, SpellClass::With(uses | EndOf(info), info.retention)));
+    Push(entry, Stamp::Of(info.now_us, info.depth, SpellClass::With(uses | EndOf(info), told)));
   }
   void Expect(uint32_t entry, Retention retention) override {
     Stamp stamp = store_[entry].stamp;
+    if (SpellClass::RetentionOf(stamp.flags()) == retention) return;
     Pull(entry);
     stamp.set_flags((stamp.flags() & kFresh) | SpellClass::With(stamp.flags(), retention));
     Push(entry, stamp);

@@ -9,22 +9,31 @@
 namespace larder::node {
 namespace {
 
+constexpr uint64_t kFresh = kRetentions;  // flag beside a Retention: its request's touch is still to come
+
 class LeafFirstLru final : public EvictionPolicy {
  public:
   explicit LeafFirstLru(LinkedStore* store) : store_(*store) {}
 
   void Reserve(uint32_t entries) override { store_.Reserve(entries); }
   void Insert(uint32_t entry, const TouchInfo& info) override {
-    Push(entry, Stamp::Of(info.now_us, info.depth, static_cast<uint64_t>(info.retention)));
+    const uint64_t fresh = info.chain_length == 0 ? kFresh : 0;
+    Push(entry, Stamp::Of(info.now_us, info.depth, static_cast<uint64_t>(info.retention) | fresh));
   }
   void Touch(uint32_t entry, const TouchInfo& info) override {
+    const Stamp stamp = store_[entry].stamp;
+    const bool first = (stamp.flags() & kFresh) != 0 && BelongsToInsert(stamp.us(), info);
+    // What its put said of it holds: this is the same request.
+    const bool told = first && info.retention == Retention::kNone;
     Remove(entry);
-    Insert(entry, info);
+    Push(entry, Stamp::Of(info.now_us, info.depth,
+                          told ? OrderNumber(stamp) : static_cast<uint64_t>(info.retention)));
   }
   void Expect(uint32_t entry, Retention retention) override {
     Stamp stamp = store_[entry].stamp;
+    if (OrderNumber(stamp) == static_cast<uint64_t>(retention)) return;
     Remove(entry);
-    stamp.set_flags(static_cast<uint64_t>(retention));
+    stamp.set_flags((stamp.flags() & kFresh) | static_cast<uint64_t>(retention));
     Push(entry, stamp);
   }
   void Defer(uint32_t entry, uint64_t now_us) override {
@@ -60,7 +69,8 @@ class LeafFirstLru final : public EvictionPolicy {
   uint64_t metadata_bytes() const override { return sizeof(*this); }
 
  private:
-  LinkedOrder& OrderOf(Stamp stamp) { return orders_[stamp.flags()]; }
+  static uint64_t OrderNumber(Stamp stamp) { return stamp.flags() & (kFresh - 1); }
+  LinkedOrder& OrderOf(Stamp stamp) { return orders_[OrderNumber(stamp)]; }
   void Push(uint32_t entry, Stamp stamp) {
     now_us_ = std::max(now_us_, stamp.us());
     OrderOf(stamp).PushHot(&store_, entry, stamp);

@@ -68,18 +68,28 @@ class LinkedOrder {
   static constexpr uint32_t kWalkMax = 1024;
 
   void PushHot(LinkedStore* store, uint32_t entry, Stamp stamp) {
-    uint32_t below = hottest_;
-    for (uint32_t looks = 0;
-         below != kNone && (*store)[below].stamp.order() > stamp.order() && looks < kWalkMax; ++looks) {
-      below = (*store)[below].colder;
+    const auto order = [store](uint32_t of) { return (*store)[of].stamp.order(); };
+    uint32_t below = hottest_, looks = 0;
+    if (below != kNone && order(below) > stamp.order()) {
+      // Not the newest: then where the last one went, most likely, which was its chain's.
+      if (last_ != kNone) below = last_;
+      for (uint32_t up; order(below) <= stamp.order() && looks < kWalkMax; below = up, ++looks) {
+        up = (*store)[below].hotter;
+        if (up == kNone || order(up) > stamp.order()) break;
+      }
+      for (; below != kNone && order(below) > stamp.order() && looks < kWalkMax; ++looks) {
+        below = (*store)[below].colder;
+      }
     }
     Link(store, entry, stamp, below);
+    last_ = entry;
   }
   // The same without looking at stamps: FIFO queues.
   void PushLast(LinkedStore* store, uint32_t entry, Stamp stamp) { Link(store, entry, stamp, hottest_); }
   void Remove(LinkedStore* store, uint32_t entry) {
     LARDER_CHECK(size_ > 0);
     const LinkedNode n = (*store)[entry];
+    if (last_ == entry) last_ = n.colder != kNone ? n.colder : n.hotter;
     (n.colder == kNone ? coldest_ : (*store)[n.colder].hotter) = n.hotter;
     (n.hotter == kNone ? hottest_ : (*store)[n.hotter].colder) = n.colder;
     --size_;
@@ -109,6 +119,7 @@ class LinkedOrder {
 
   uint32_t coldest_ = kNone;
   uint32_t hottest_ = kNone;
+  uint32_t last_ = kNone;  // where PushHot put one last, or beside
   uint64_t size_ = 0;
 };
 

@@ -50,6 +50,7 @@ struct ReadOutcome {
   ReadStatus status = ReadStatus::kFailed;
   BlockHeader header;  // kOk
   uint32_t depth = 0;  // in its chain, kOk
+  bool there = true;   // it was not removed or carried elsewhere meanwhile
 };
 
 enum class WhyGone : uint8_t { kEvicted, kCorrupt, kDiskLost };
@@ -129,8 +130,8 @@ class SsdTier {
   // and `more_bytes`.
   uint64_t EstimateUs(uint32_t entry, Lane lane, uint64_t more_bytes = 0) const;
   // Reads a whole piece behind all that anybody waits for, to see whether it verifies: what does not is gone
-  // as after any read. Bytes that are read; 0: nothing is there, or too many reads are under way.
-  uint64_t Scrub(uint32_t entry, uint64_t now_us);
+  // as after any read. Bytes that are read, 0 when nothing is there; none: too many are under way.
+  std::optional<uint64_t> Scrub(uint32_t entry, uint64_t now_us);
   uint32_t entry_bound() const { return index_.entry_bound(); }
   void Remove(uint32_t entry);
   // OnDurable(token) once no restart brings back what was removed before.
@@ -305,6 +306,7 @@ class SsdTier {
   uint64_t budget_us_ = 0;
   uint64_t live_pages_ = 0;
   uint64_t payload_bytes_ = 0;
+  uint32_t scrubs_open_ = 0;
   TierStats counts_;
 };
 

@@ -8,7 +8,8 @@
 namespace larder::node::ssd {
 namespace {
 constexpr double kFadeOld = 0.875;
-}
+constexpr uint32_t kScrubsMax = 16;  // reclaiming has the same lane and must find room in it
+}  // namespace
 
 bool SsdTier::Read(uint64_t token, uint32_t entry, const Rectangle& rectangle, std::byte* payload, Lane lane,
                    uint64_t now_us) {
@@ -19,14 +20,17 @@ bool SsdTier::Read(uint64_t token, uint32_t entry, const Rectangle& rectangle, s
   return SubmitRead(std::move(reading), rectangle, payload, now_us);
 }
 
-uint64_t SsdTier::Scrub(uint32_t entry, uint64_t now_us) {
+std::optional<uint64_t> SsdTier::Scrub(uint32_t entry, uint64_t now_us) {
   const SsdEntry& e = index_[entry];
   if (e.used == 0 || !Usable(entry)) return 0;
+  if (scrubs_open_ == kScrubsMax) return std::nullopt;
   Reading reading;
   reading.entry = entry;
   reading.lane = Lane::kWrite;
   reading.scrub = true;
-  return SubmitRead(std::move(reading), e.rectangle, nullptr, now_us) ? PagesOf(e) * kPageBytes : 0;
+  if (!SubmitRead(std::move(reading), e.rectangle, nullptr, now_us)) return std::nullopt;
+  ++scrubs_open_;
+  return PagesOf(e) * kPageBytes;
 }
 
 // Without `payload` the record's payload is read into memory of its own, to be carried over
@@ -114,6 +118,7 @@ void SsdTier::OnReadDone(Reading&& reading, const Done& done, uint64_t now_us, T
     return;
   }
   if (reading.scrub) {
+    --scrubs_open_;
     ++counts_.scrubbed;
     counts_.scrubbed_bytes += reading.bytes;
     return;
@@ -121,6 +126,7 @@ void SsdTier::OnReadDone(Reading&& reading, const Done& done, uint64_t now_us, T
   ++counts_.reads;
   counts_.read_bytes += reading.bytes;
   ReadOutcome outcome;
+  outcome.there = there;
   outcome.status = done.status == DiskStatus::kOk        ? ReadStatus::kOk
                    : done.status == DiskStatus::kCorrupt ? ReadStatus::kCorrupt
                                                          : ReadStatus::kFailed;
@@ -149,6 +155,8 @@ void SsdTier::Measure(DiskState* d, const Reading& reading, uint64_t now_us) {
     d->busy_since_us = now_us;
     d->busy_bytes = 0;
   }
+  // What others overtake on purpose says nothing of what a get waits.
+  if (reading.lane == Lane::kWrite) return;
   const auto took_us = static_cast<double>(now_us - reading.submitted_us);
   const double bytes_us = static_cast<double>(reading.ahead_bytes + reading.bytes) * d->byte_ns / 1000;
   d->latency_us = d->latency_us * kFadeOld + std::max(0.0, took_us - bytes_us) * (1 - kFadeOld);

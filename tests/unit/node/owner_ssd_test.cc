@@ -315,6 +315,47 @@ TEST(OwnerSsd, PrefetchMovesAChainUpBeforeItIsAskedFor) {
   EXPECT_FALSE(depths.contains(0));
 }
 
+void RemoveKeys(Rig* rig, uint64_t first, uint64_t count) {
+  Remove remove;
+  remove.number = rig->number;
+  remove.groups = {0};
+  for (uint64_t key = first; key < first + count; ++key) remove.hashes.push_back(HashOf(key));
+  rig->test->Send(rig->session, Verb::kRemove, remove);
+}
+
+TEST(OwnerSsd, WhatIsRemovedWhileItGoesDownDoesNotComeBack) {
+  Rig rig;
+  uint64_t key = 0;
+  for (; key < 200 && rig.stats().spilling_bytes == 0; rig.test->now_us += 1000) {
+    ++key;
+    ASSERT_EQ(rig.test->Put(rig.session, rig.number, rig.Block(key)), PutState::kStored);
+  }
+  ASSERT_GT(rig.stats().spilling_bytes, 0u);
+  RemoveKeys(&rig, 1, key);
+  rig.test->RunDisks(200);
+  EXPECT_EQ(rig.stats().ssd.pieces, 0u);
+  for (uint64_t each = 1; each <= key; ++each) {
+    EXPECT_EQ(rig.Get(each).presence, Presence::kRemoved) << each;
+  }
+  rig.test->Check();
+}
+
+TEST(OwnerSsd, WhatIsRemovedWhileItComesUpDoesNotComeBack) {
+  Rig rig;
+  rig.Put(1, 200);
+  Prefetch prefetch;
+  prefetch.number = rig.number;
+  prefetch.groups = {0};
+  for (uint64_t key = 1; key <= 8; ++key) prefetch.hashes.push_back(HashOf(key));
+  prefetch.hash_count = 8;
+  rig.test->Send(rig.session, Verb::kPrefetch, prefetch, 1'000'000);
+  ASSERT_GT(rig.stats().cold_reads, 0u);
+  RemoveKeys(&rig, 1, 8);
+  rig.test->RunDisks(200);
+  for (uint64_t key = 1; key <= 8; ++key) EXPECT_EQ(rig.Get(key).presence, Presence::kRemoved) << key;
+  rig.test->Check();
+}
+
 TEST(OwnerSsd, ManyAskForOneBlockAndTheDiskReadsItOnce) {
   Rig rig;
   rig.Put(1, 200);

@@ -49,6 +49,7 @@ class TestCache {
   }
   // The request's end, as an engine tells of it.
   void Finish(const std::vector<uint32_t>& chain, uint64_t now_us, Retention retention) {
+    if (chain.empty()) return;
     std::vector<uint64_t> keys;
     std::vector<uint32_t> depths(chain.size());
     std::iota(depths.begin(), depths.end(), 0u);

@@ -38,6 +38,17 @@ TEST_P(Retained, AUseTakesBackWhatWasSaid) {
   EXPECT_TRUE(cache.Has(3));
 }
 
+// A put says it, then its request's touch comes, which knows nothing more.
+TEST_P(Retained, WhatAPutSaidHoldsThroughItsOwnRequestsTouch) {
+  TestCache cache(GetParam(), 4);
+  for (uint32_t block = 0; block < 4; ++block) {
+    cache.Put(block, 0, (block + 1) * kRetentionSecondUs);
+    if (block == 3) cache.Finish({3}, 4 * kRetentionSecondUs, Retention::kNever);
+    cache.Play({block}, (block + 1) * kRetentionSecondUs);
+  }
+  EXPECT_EQ(cache.Evict(), 3u);
+}
+
 TEST_P(Retained, APinnedOneHidesNobody) {
   TestCache cache(GetParam(), 4);
   for (uint32_t block = 0; block < 4; ++block) cache.Play({block}, (block + 1) * kRetentionSecondUs);
@@ -78,6 +89,7 @@ TEST(LeafFirstLru, AgreesWithANaiveSearchWhateverIsExpected) {
     std::mt19937_64 random(seed);
     TestCache cache(PolicyKind::kLru, 1000);
     std::map<uint32_t, Known> naive;
+    std::vector<uint32_t> earlier;
     for (uint64_t now = 64; now < 400 * 64; now += 64) {
       std::vector<uint32_t> chain;
       const auto root = static_cast<uint32_t>(random() % 10 * 30);
@@ -89,6 +101,14 @@ TEST(LeafFirstLru, AgreesWithANaiveSearchWhateverIsExpected) {
         cache.Finish(chain, now, retention);
         for (const uint32_t block : chain) naive[block].retention = retention;
       }
+      if (random() % 4 == 0) {  // a request that ends after others have begun
+        const Retention retention = kExpectations[random() % std::size(kExpectations)];
+        cache.Finish(earlier, now, retention);
+        for (const uint32_t block : earlier) {
+          if (naive.contains(block)) naive[block].retention = retention;
+        }
+      }
+      if (random() % 3 == 0) earlier = chain;
       while (naive.size() > 60) {
         const auto age = [now](const auto& entry) {
           return EffectiveAge(entry.second.retention, now - entry.second.last_us);
