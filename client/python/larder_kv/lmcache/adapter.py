@@ -46,7 +46,6 @@ class LarderL2Adapter(L2AdapterInterface):
         self._locks = Locks()
         self._layouts: dict[str, set[str]] = {}  # of each model, as far as they came by
         self._memory = l1_memory_desc
-        self._registered = 0
         self._link: Link | None = None
         self._queue: larder_kv.Queue | None = None
         self._queue_lock = threading.Lock()
@@ -172,9 +171,7 @@ class LarderL2Adapter(L2AdapterInterface):
         self._thread.join()
         try:
             if self._link is not None:
-                if self._registered:
-                    self._link.client.unregister(self._registered)
-                self._link.close()
+                self._link.close()  # which lets go of the memory that was registered
         except Exception as error:
             log.warning("Larder: %s while closing", error)
         self._queue = None
@@ -199,7 +196,7 @@ class LarderL2Adapter(L2AdapterInterface):
                 self._begin_operations(task, layout, begin)
         except Exception as error:
             self._guard.turn_off(f"{kind.value}: {type(error).__name__}: {error}", error)
-        self._ended(task)
+        self._safely_ended(task)
         return task.number
 
     def _begin_operations(self, task: Task, layout: Callable[[int], str], begin: Callable[..., None]) -> None:
@@ -254,7 +251,6 @@ class LarderL2Adapter(L2AdapterInterface):
         stable = getattr(memory, "stable_registration_size", None)
         try:
             self._link.client.register(memory.ptr, memory.size if stable is None else stable)
-            self._registered = memory.ptr
         except larder_kv.Error as error:
             log.info("Larder: LMCache's memory is not registered: %s", error)
 
@@ -269,7 +265,7 @@ class LarderL2Adapter(L2AdapterInterface):
                     self._take(task, at, space, hashes, completion.result)
                 except Exception as error:
                     self._guard.turn_off(f"{task.kind.value}: {type(error).__name__}: {error}", error)
-                self._ended(task)
+                self._safely_ended(task)
 
     def _take(self, task: Task, at: list[int], space: larder_kv.Namespace, hashes: list[bytes], result: Any) -> None:
         if result is None:  # it ended early
@@ -306,6 +302,13 @@ class LarderL2Adapter(L2AdapterInterface):
         came = [one for one, outcome in zip(hashes, result.outcomes, strict=True) if outcome == Outcome.HIT]
         if came:
             space.touch(came, usable=len(came))
+
+    def _safely_ended(self, task: Task) -> None:
+        """A task that is submitted after the end has no event to signal."""
+        try:
+            self._ended(task)
+        except OSError as error:
+            log.debug("Larder: nobody hears of task %d: %s", task.number, error)
 
     def _ended(self, task: Task) -> None:
         if not self._tasks.ended(task):

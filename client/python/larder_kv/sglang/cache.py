@@ -39,9 +39,8 @@ class PageCache:
         self._pools: dict[str, Pool] = {}
         self._memory: list[tuple[int, int]] = []  # not registered with the client yet
         self._registered: list[int] = []
-        self._epoch = 0  # of weights, counted up by `clear`
         self._version = identity.weight_version()
-        self._private = ""
+        self._private = ""  # of this process, since its weights changed: nobody knows which they are
         self.guard = Guard(log)
 
     def add(self, name: str, pool: Any, pages: Pages, fields: Mapping[str, str | int], writes: bool) -> None:
@@ -52,18 +51,20 @@ class PageCache:
     def pool(self, name: str) -> Pool | None:
         return self._pools.get(name)
 
+    def writes(self, pool: Pool) -> bool:
+        """A namespace of this process alone has no other rank's pages."""
+        return pool.writes or self._private != ""
+
     # --- namespaces
 
     def _described(self, pool: Pool) -> dict[str, str | int]:
         fields = {**self._engine, **pool.fields}
-        if self._epoch:
-            fields["weights_epoch"] = self._epoch
         if self._private:
             fields["weights_private"] = self._private
         return {name: value for name, value in fields.items() if value != ""}
 
     def _follow_weights(self) -> None:
-        """Weights that were exchanged in a running engine are nobody else's, and nobody knows which they are."""
+        """Weights that were exchanged in a running engine are nobody else's."""
         version = identity.weight_version()
         if version == self._version:
             return
@@ -82,7 +83,7 @@ class PageCache:
         with self._lock:
             self._follow_weights()
             self._register()
-            return self._link.namespace((name, self._epoch, self._private), lambda: self._described(pool))
+            return self._link.namespace((name, self._private), lambda: self._described(pool))
 
     def _register(self) -> None:
         """Transports that gain by it know the pools' memory; the others, and those that refuse it, need not."""
@@ -151,10 +152,11 @@ class PageCache:
         return [False] * len(keys)
 
     def clear(self) -> bool:
-        """Forgets these namespaces on every node, and counts the weights' epoch up: what is under way can't come back."""
+        """Forgets these namespaces on every node; from then on this process has its own, as after weights were exchanged: an
+        epoch that was counted up would meet that of another engine, or of this one's next life."""
         spaces = [space for space in (self._space(name) for name in list(self._pools)) if space is not None]
         with self._lock:
-            self._epoch += 1
+            self._private = secrets.token_hex(16)
         if not spaces:
             self._log.warning("Larder: no node can be reached, so nothing was cleared; a new namespace is used anyway")
             return False
@@ -165,13 +167,10 @@ class PageCache:
             except larder_kv.Error as error:
                 whole = False
                 self._log.warning("Larder: not all was cleared: %s", error)
-        self._log.info("Larder: cleared %d blocks; weights epoch is %d now", removed, self._epoch)
+        self._log.info("Larder: cleared %d blocks; from now on nothing is shared with other engines", removed)
         return whole
 
     def close(self) -> None:
         """Returns when no byte can land in the pools any more."""
         self.guard.off = self.guard.off or "closed"
-        registered, self._registered = self._registered, []
-        for address in registered:
-            self._link.client.unregister(address)
-        self._link.close()
+        self._link.close()  # which lets go of the memory that was registered

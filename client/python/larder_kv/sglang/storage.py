@@ -169,7 +169,8 @@ class LarderStorage(HiCacheStorage):
     def batch_get(self, keys: list[str], target_locations: Any = None, target_sizes: Any = None) -> list[Any]:
         """Into the tensors that are given, each of a page's size, or into new ones."""
         missed = [None] * len(keys)
-        if self._cache is None or getattr(self, "mem_pool_host", None) is None:
+        cache = self._cache
+        if cache is None or getattr(self, "mem_pool_host", None) is None:
             return missed
         try:
             targets = target_locations or [self.mem_pool_host.get_dummy_flat_data_page() for _ in keys]
@@ -177,7 +178,7 @@ class LarderStorage(HiCacheStorage):
                 return missed
             came = self._get(VALUES, keys, lambda: Extents.of(targets))
         except Exception as error:
-            self._cache.guard.turn_off(f"a load: {type(error).__name__}: {error}", error)
+            cache.guard.turn_off(f"a load: {type(error).__name__}: {error}", error)
             return missed
         return [target if hit else None for target, hit in zip(targets, came, strict=True)]
 
@@ -195,12 +196,13 @@ class LarderStorage(HiCacheStorage):
     # --- all of it
 
     def clear(self) -> bool:
-        if self._cache is None:
+        cache = self._cache
+        if cache is None:
             return False
         try:
-            return self._cache.clear()
+            return cache.clear()
         except Exception as error:
-            self._cache.guard.turn_off(f"{type(error).__name__}: {error}", error)
+            cache.guard.turn_off(f"{type(error).__name__}: {error}", error)
             return False
 
     def close(self) -> None:
@@ -228,31 +230,35 @@ class LarderStorage(HiCacheStorage):
     # --- how
 
     def _present(self, name: str, keys: Sequence[str]) -> list[bool]:
-        return self._cache.present(name, keys) if self._cache is not None else [False] * len(keys)
+        cache = self._cache
+        return cache.present(name, keys) if cache is not None else [False] * len(keys)
 
     def _get(self, name: str, keys: Sequence[str], into: Callable[[], Extents | None]) -> list[bool]:
-        if self._cache is None:
+        cache = self._cache
+        if cache is None:
             return [False] * len(keys)
         began = time.monotonic()
-        came = self._cache.get(name, keys, into)
+        came = cache.get(name, keys, into)
         self._count("prefetch", name, sum(came), began)
         return came
 
     def _put(
         self, name: str, keys: Sequence[str], of: Callable[[], Extents | None], first_depth: int
     ) -> list[bool]:
-        if self._cache is None:
+        cache = self._cache
+        if cache is None:
             return [False] * len(keys)
-        pool = self._cache.pool(name)
-        if pool is not None and not pool.writes:
+        pool = cache.pool(name)
+        if pool is not None and not cache.writes(pool):
             return [True] * len(keys)  # another rank stores the same
         began = time.monotonic()
-        stored = self._cache.put(name, keys, of, first_depth)
+        stored = cache.put(name, keys, of, first_depth)
         self._count("backup", name, sum(stored), began)
         return stored
 
     def _count(self, what: str, name: str, pages: int, began_s: float) -> None:
-        pool = self._cache.pool(name) if self._cache is not None else None
+        cache = self._cache
+        pool = cache.pool(name) if cache is not None else None
         if pool is None or not pages or not self._config.enable_storage_metrics:
             return
         rate = pages * pool.pages.page_bytes / max(time.monotonic() - began_s, 1e-6) / (1 << 30)

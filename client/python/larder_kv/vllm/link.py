@@ -26,7 +26,7 @@ class Link(link.Link):
         if lora:
             fields["lora"] = lora
         if epoch:
-            fields["weights_epoch"] = epoch
+            fields["weights_private"] = f"{epoch:016x}"
         return fields
 
     def opened(self, epoch: int) -> list[larder_kv.Namespace]:

@@ -19,6 +19,8 @@ class RequestState:
     failed: bool = False  # a load failed once: never offer again, or it would go on for ever
     present: set[int] = dataclasses.field(default_factory=set)  # chunks known to be in Larder, all groups
     next_store: int = 0  # chunks before it are stored, present, or given up
+    admitted: bool = False  # the engine gave it blocks
+    stale: bool = False  # its blocks were computed with weights that have gone: they are never stored
     finished: bool = False
     stores_open: int = 0  # jobs that no rank has reported yet
     loaded_tokens: int = 0

@@ -4,9 +4,13 @@
 from __future__ import annotations
 
 import logging
+import math
+import secrets
 import time
+from collections.abc import Callable
 from typing import Any
 
+import larder_kv
 from larder_kv._enums import Retention
 from larder_kv.engine.breaker import Breaker
 from larder_kv.vllm.events import Events
@@ -24,6 +28,7 @@ from larder_kv.vllm.turns import retention_of
 STORE_MS = 20000.0
 CONSUMER_WAIT_MS = 1000.0  # a decode node's, where the proxy does not say how long prefill may take
 RESET_MS = 10000.0
+WAIT_MS_MAX = 60000.0  # for blocks that somebody is computing, whatever a request asks for
 
 
 class SchedulerSide:
@@ -48,6 +53,7 @@ class SchedulerSide:
         self._consumes = role in ("kv_consumer", "kv_both")
         self._waits = role == "kv_consumer"
         self._ranks = ranks  # that report a job each
+        self._overlapping = overlapping
         # A load within a step that fails spoils the step. One rank notices in time to store nothing of it, others don't; and
         # with several groups the engine can't be told of single bad blocks.
         self._async = options.load_async or len(geometry.groups) > 1 or ranks > 1 or overlapping
@@ -87,15 +93,18 @@ class SchedulerSide:
         space = self._link.space((state.lora, self._epoch))
         lookup = Lookup(state.request.request_id, chunks)
         keys = self._geometry.keys(state.hashes, 0, chunks)
-        lookup.begin(space, self._queue, self._geometry, keys, self._wait_ms(state))
+        try:
+            lookup.begin(space, self._queue, self._geometry, keys, self._wait_ms(state))
+        except larder_kv.Error:
+            return self._failed("a lookup")
         state.lookup = lookup
         self.counters.add(lookups=1)
 
     def _wait_ms(self, state: RequestState) -> float:
         """How long a decode node waits for a prefill that is under way. A proxy says it: {"larder_wait_ms": 10000}."""
         asked = (getattr(state.request, "kv_transfer_params", None) or {}).get("larder_wait_ms")
-        if isinstance(asked, (int, float)) and asked > 0:
-            return float(asked)
+        if isinstance(asked, (int, float)) and not isinstance(asked, bool) and math.isfinite(asked) and asked > 0:
+            return min(float(asked), WAIT_MS_MAX)
         if not self._waits:
             return 0.0
         computing = self._pace.compute_ms(state.request.num_prompt_tokens)
@@ -136,18 +145,20 @@ class SchedulerSide:
             return True
 
         def answered(other: Lookup) -> None:
+            self._heard_lookup(other)
             if other is not lookup:  # which is loaded at once
                 self._fetch_ahead(other)
 
         drain(self._queue, FIRST_WAIT_MS if first else LATER_WAIT_MS, answered)
         while not lookup.done and not self._options.lookup_async:
             drain(self._queue, 100, answered)
-        if lookup.done:
-            if lookup.unreached:
-                self._failed("a lookup")
-            else:
-                self._breaker.succeeded()
         return lookup.done
+
+    def _heard_lookup(self, lookup: Lookup) -> None:
+        if lookup.unreached:
+            self._failed("a lookup")
+        else:
+            self._breaker.succeeded()
 
     def _fetch_ahead(self, lookup: Lookup) -> None:
         """For a request that waits its turn: what of its prefix lies on SSD comes up meanwhile."""
@@ -159,9 +170,16 @@ class SchedulerSide:
             return
         chunks, geometry = lookup.chunks, self._geometry
         usable = geometry.usable_tokens(lookup.present, 0, chunks * geometry.chunk_tokens) // geometry.chunk_tokens
-        asked = lookup.fetch_ahead(space, self._queue, geometry, geometry.keys(state.hashes, 0, chunks), usable)
+        try:
+            asked = lookup.fetch_ahead(space, self._queue, geometry, geometry.keys(state.hashes, 0, chunks), usable)
+        except larder_kv.Error:
+            return  # only a hint
         if asked:
             self.counters.add(prefetches=asked)
+
+    def _answered_meanwhile(self, lookup: Lookup) -> None:
+        self._heard_lookup(lookup)
+        self._fetch_ahead(lookup)
 
     def _failed(self, what: str) -> None:
         was = self._breaker.is_open
@@ -176,6 +194,7 @@ class SchedulerSide:
         state = self._requests.get(request.request_id)
         if state is None:
             return
+        state.admitted = True
         for group in self._geometry.groups:
             self._fresh.update(block_ids[group.number][state.local_tokens // group.block_tokens :])
         if external_tokens > 0:
@@ -189,12 +208,15 @@ class SchedulerSide:
             chunks = -(-tokens // self._geometry.chunk_tokens)
             space = self._link.space((state.lora, self._epoch))
             if space is not None:
-                space.touch(
-                    self._geometry.keys(state.hashes, 0, chunks),
-                    usable=chunks,
-                    groups=[group.number for group in self._geometry.groups],
-                )
+                self._hint(space.touch, self._geometry.keys(state.hashes, 0, chunks), usable=chunks)
         state.lookup, state.asked = None, False  # after a preemption it is looked up anew
+
+    def _hint(self, call: Callable[..., None], *arguments: Any, **more: Any) -> None:
+        """One way, for all groups: what does not get through is no loss."""
+        try:
+            call(*arguments, groups=[group.number for group in self._geometry.groups], **more)
+        except larder_kv.Error as error:
+            self._log.debug("Larder: a hint was not sent: %s", error)
 
     def _load_run(self, state: RequestState, group: Group, table: list[int], tokens: int) -> Run | None:
         """Blocks that are here already, that the window has left, or that the offer ends before are not written. None when
@@ -212,7 +234,7 @@ class SchedulerSide:
 
     def step(self, output: Any) -> StepMetadata:
         if self._queue is not None:
-            drain(self._queue, 0, self._fetch_ahead)
+            drain(self._queue, 0, self._answered_meanwhile)
         meta = StepMetadata(loads=self._loads, fresh=self._fresh, idle=output.total_num_scheduled_tokens == 0)
         self._loads, self._fresh = [], set()
         cached = output.scheduled_cached_reqs
@@ -225,11 +247,14 @@ class SchedulerSide:
                 if state is not None and (job := self._store_job(state, scheduled, output.kv_connector_block_state)):
                     state.stores_open += self._ranks
                     meta.stores.append(job)
-        self._step = None if meta.loads else (time.monotonic(), output.total_num_scheduled_tokens)
+        # Where steps overlap, a step's end says nothing about when it began.
+        self._step = None if meta.loads or self._overlapping else (time.monotonic(), output.total_num_scheduled_tokens)
         return meta
 
     def _store_job(self, state: RequestState, scheduled: int, tables: Any) -> Job | None:
         """Chunks that are whole once this step has been computed."""
+        if state.stale:
+            return None
         request, geometry = state.request, self._geometry
         tokens = min(request.num_computed_tokens + scheduled, len(state.hashes) * geometry.hash_tokens)
         if not self._options.save_decode_cache:
@@ -345,19 +370,20 @@ class SchedulerSide:
             return
         space = self._link.space((state.lora, self._epoch))
         if space is not None:
-            keys = self._geometry.keys(state.hashes, 0, chunks)
-            space.finish_turn(keys, retention, groups=[group.number for group in self._geometry.groups])
+            self._hint(space.finish_turn, self._geometry.keys(state.hashes, 0, chunks), retention)
 
     # --- weights were reloaded
 
     def reset(self) -> bool:
-        """Forgets this namespace on every node, and counts the weights' epoch up: what is under way can't come back."""
+        """Forgets this namespace on every node. Nobody knows which weights these are now, so the next one is shared with
+        nobody: a number that was counted up would meet that of another engine, or of this one's next life."""
         self._link.space(("", self._epoch))
         spaces = self._link.opened(self._epoch)
-        self._epoch += 1
+        self._epoch = secrets.randbits(62) + 1
         for state in self._requests.values():
             state.lookup, state.asked, state.next_store = None, False, 0
             state.present.clear()
+            state.stale = state.stale or state.admitted
         if not spaces:
             self._log.warning(
                 "Larder: no node can be reached, so nothing was cleared; new weights use a new namespace anyway"
@@ -368,7 +394,7 @@ class SchedulerSide:
         except Exception as error:
             self._log.warning("Larder: not every node has cleared its blocks: %s", error)
             return False
-        self._log.info("Larder: cleared %d blocks; weights epoch is %d now", removed, self._epoch)
+        self._log.info("Larder: cleared %d blocks; from now on nothing is shared with other engines", removed)
         return True
 
     def close(self) -> None:
