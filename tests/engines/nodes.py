@@ -44,6 +44,8 @@ class Node:
             memory,
             "--log-level",
             "warn",
+            "--scrub-rate",
+            "0",  # a byte that a case flips is for the reader to find
             "--data-listen",
             self.address,
             "--control-listen",

@@ -6,12 +6,12 @@
 namespace larder::node {
 namespace {
 
-constexpr uint64_t kSecondUs = 1'000'000;
+constexpr uint64_t kHandOverSecondUs = 1'000'000;
 
 struct Leaving : ::testing::Test {
   explicit Leaving(PolicyKind policy = kPolicyDefault)
       : node(OwnerOptions{.memory_bytes = 8 << 20, .eviction_policy = policy}) {
-    node.now_us = 1000 * kSecondUs;
+    node.now_us = 1000 * kHandOverSecondUs;
     session = node.Connect();
     number = node.OpenIdentity(session, OpaqueIdentity(), "tenant");
   }
@@ -52,12 +52,12 @@ class LeavingBy : public Leaving, public ::testing::WithParamInterface<PolicyKin
 
 TEST_P(LeavingBy, TheLastUsedGoesFirstAndOfOneRequestTheRoot) {
   Put(1);
-  node.now_us += 20 * kSecondUs;
+  node.now_us += 20 * kHandOverSecondUs;
   Put(3, 2);  // one request: its blocks have one time
   Put(2, 1);
-  node.now_us += 20 * kSecondUs;
+  node.now_us += 20 * kHandOverSecondUs;
   Put(4);
-  node.now_us += 20 * kSecondUs;
+  node.now_us += 20 * kHandOverSecondUs;
   node.TouchOne(session, number, {1, 4096, {}});
   const OutgoingPage page = node.owner->TakeOut(List(), {});
   EXPECT_EQ(HashesOf(page), (std::vector{HashOf(1), HashOf(4), HashOf(2), HashOf(3)}));
@@ -151,7 +151,7 @@ TEST_F(Leaving, WhatIsRemovedOrClearedWhileItIsOutIsToldOf) {
   ASSERT_TRUE(node.Ask<ClearReply>(session, Verb::kClear, Clear{number}).ok());
   node.Check();
   EXPECT_EQ(node.owner->LetGo(EntriesOf(again)), (std::vector<bool>{true, true}));
-  node.Advance(kSecondUs);
+  node.Advance(kHandOverSecondUs);
   EXPECT_EQ(node.owner->stats().pieces, 0u);
   EXPECT_EQ(node.owner->stats().slot_bytes, 0u);
   node.Check();
