@@ -134,9 +134,7 @@ struct PutResult {
   PutState state = PutState::kBusy;  // the best of its copies
   Status why;                        // when not stored, exists or differs
   uint32_t copies = 0;               // nodes that have it now
-  bool there() const {
-    return state == PutState::kStored || state == PutState::kExists || state == PutState::kDiffers;
-  }
+  bool there() const { return IsThere(state); }
 };
 
 struct WaitRequest {  // of a prefetch too

@@ -20,10 +20,6 @@ bool Takes(const NodeRecord& node, const std::string& self) {
   return node.id != self && node.state == NodeState::kActive && node.weight > 0;
 }
 
-bool Taken(PutState state) {
-  return state == PutState::kStored || state == PutState::kExists || state == PutState::kDiffers;
-}
-
 }  // namespace
 
 bool HasHeir(const NodeInfo& info) {
@@ -165,7 +161,7 @@ void HandOver::HandPage(const OutgoingPage& page, std::vector<WarmPiece>* again)
     for (const OutgoingPiece* piece : pieces) entries.push_back(piece->piece.entry);
     const std::vector<bool> left = node_->LetGo(entries);
     for (size_t i = 0; i < pieces.size(); ++i) {
-      const bool taken = Taken(states[i]);
+      const bool taken = IsThere(states[i]);
       if (left[i] || states[i] == PutState::kCleared) {
         ++progress_.gone_blocks;
       } else if (taken) {
@@ -206,7 +202,7 @@ void HandOver::HandParcel(const Parcel& parcel, const std::vector<const Outgoing
   if (done.ok()) {
     *states = std::move(done).value();
     for (const PutState state : *states) {
-      if (!Taken(state)) last_why_ = id + ": " + std::string(PutStateName(state));
+      if (!IsThere(state)) last_why_ = id + ": " + std::string(PutStateName(state));
     }
     return;
   }

@@ -133,7 +133,6 @@ void Owner::State::OnWritten(uint64_t token, bool stored) {
   } else {
     ++counts.spill_failed;
   }
-  const bool left_meanwhile = e.hidden != 0;
   if (e.hidden == 0) {
     if (stored && (e.warm != 0 || e.soft_pins != 0)) {
       TouchInfo info{.now_us = now_us, .depth = PolicyOf(entry).DepthOf(entry)};
@@ -143,9 +142,8 @@ void Owner::State::OnWritten(uint64_t token, bool stored) {
       if (!stored) ++counts.dropped, counts.dropped_bytes += payload_bytes;
       Leave(entry, stored ? Presence::kEvicted : Presence::kDiskBehind);
     }
-  }
-  // It left while it was being written: what is on SSD now goes too.
-  if (e.hidden != 0 && stored && left_meanwhile) {
+  } else if (stored) {
+    // It left while it was being written: what is on SSD now goes too.
     const uint32_t cold = SsdPiece({e.space, e.hash, e.group}, e.rectangle);
     if (cold != kNone) ssd->Remove(cold);
   }

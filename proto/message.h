@@ -219,6 +219,10 @@ enum class PutState : uint8_t {
   kInvalid = 9,  // sizes or rectangle make no sense for the namespace
 };
 std::string_view PutStateName(PutState state);
+// The node has the block, whoever wrote it.
+inline bool IsThere(PutState state) {
+  return state == PutState::kStored || state == PutState::kExists || state == PutState::kDiffers;
+}
 struct ReserveReply {
   struct Block {
     PutState state = PutState::kInvalid;

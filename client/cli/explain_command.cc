@@ -4,15 +4,13 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "client/cli/blocks.h"
-#include "client/cli/cluster.h"
+#include "client/cli/block_stories.h"
 #include "client/cli/text_table.h"
 #include "proto/units.h"
 
 namespace larder::cli {
 namespace {
 
-namespace api = larder::control::v1;
 using nlohmann::ordered_json;
 
 struct Arguments {
@@ -20,15 +18,6 @@ struct Arguments {
   std::vector<std::string> hashes;
   std::string file;
   uint32_t group = 0;
-};
-
-// One block's answer, or why there is none.
-struct Answer {
-  std::string home;      // node id
-  std::string error;     // the home did not answer
-  bool unknown = false;  // the home has never heard of the namespace
-  api::ExplainResponse::Block story;
-  uint64_t since_ms = 0;
 };
 
 std::string Meaning(const std::string& presence) {
@@ -57,52 +46,11 @@ std::string Meaning(const std::string& presence) {
   return found == kMeanings.end() ? "" : found->second;
 }
 
-std::string PresenceOf(const Answer& answer) {
-  if (!answer.error.empty()) return "unreachable";
-  return answer.unknown ? "never-stored" : answer.story.presence();
-}
-
-bool IsThere(const std::string& presence) {
-  return presence == "ram" || presence == "ssd";
-}
-
-// Asks one home for its blocks; `places` are their places in `answers`.
-void AskHome(const Globals& globals, const NodeRecord& home, const std::string& hex, uint32_t group,
-             const std::vector<ChainHash>& chain, const std::vector<size_t>& places,
-             std::vector<Answer>* answers) {
-  for (size_t begin = 0; begin < places.size(); begin += kBlocksMax) {
-    const size_t end = std::min<size_t>(places.size(), begin + kBlocksMax);
-    api::ExplainRequest request;
-    request.set_hex(hex);
-    for (size_t i = begin; i < end; ++i) {
-      const auto& bytes = chain[places[i]].bytes;
-      api::ExplainRequest::Block* block = request.add_blocks();
-      block->set_hash(bytes.data(), bytes.size());
-      block->set_group(group);
-    }
-    api::ExplainResponse response;
-    const Status status = AskExplain(home.control_address, globals, request, &response);
-    for (size_t i = begin; i < end; ++i) {
-      Answer& answer = (*answers)[places[i]];
-      answer.home = home.id;
-      answer.since_ms = response.remembers_since_unix_ms();
-      answer.unknown = status.code() == Code::kNotFound;
-      const bool short_answer = static_cast<size_t>(response.blocks_size()) != end - begin;
-      if (answer.unknown) continue;
-      if (!status.ok() || short_answer) {
-        answer.error = status.ok() ? "a short answer" : status.text();
-      } else {
-        answer.story = response.blocks(static_cast<int>(i - begin));
-      }
-    }
-  }
-}
-
-ordered_json ToJson(const std::string& hash, uint32_t group, const Answer& answer) {
-  const std::string presence = PresenceOf(answer);
+ordered_json ToJson(const std::string& hash, uint32_t group, const BlockStory& answer) {
+  const std::string presence = answer.presence();
   ordered_json out = {{"hash", hash},
                       {"group", group},
-                      {"home", answer.home},
+                      {"home", answer.node},
                       {"presence", presence},
                       {"meaning", Meaning(presence)}};
   if (!answer.error.empty()) out["error"] = answer.error;
@@ -122,9 +70,9 @@ ordered_json ToJson(const std::string& hash, uint32_t group, const Answer& answe
   return out;
 }
 
-void Print(const std::string& hash, const Answer& answer) {
-  const std::string presence = PresenceOf(answer);
-  std::printf("%s  on %s: %s (%s)\n", hash.c_str(), answer.home.c_str(), presence.c_str(),
+void Print(const std::string& hash, const BlockStory& answer) {
+  const std::string presence = answer.presence();
+  std::printf("%s  on %s: %s (%s)\n", hash.c_str(), answer.node.c_str(), presence.c_str(),
               Meaning(presence).c_str());
   if (!answer.error.empty()) std::printf("    %s\n", answer.error.c_str());
   if (answer.story.left_unix_ms() != 0)
@@ -142,20 +90,16 @@ void Print(const std::string& hash, const Answer& answer) {
 }
 
 int Explain(const Globals& globals, Arguments arguments) {
-  std::vector<ChainHash> chain;
-  if (Status status = ReadChain(&arguments.hashes, arguments.file, &chain); !status.ok())
-    return Fail(status, kExitUsage);
-  Result<std::unique_ptr<Client>> client = Connect(globals);
-  if (!client.ok()) return Fail(client.status());
-  const Result<NamespaceHandle> handle = OpenNamespace(*arguments.name_space, client.value().get());
-  if (!handle.ok()) return Fail(handle.status(), kExitUsage);
-  const std::string hex = ToHex(handle.value().name_space.bytes);
-  const NodeTable table = TableWithControl(globals, *client.value());
-  const Placement placement(table, 1);
+  NamedBlocks blocks;
+  if (const int failed =
+          FindBlocks(globals, *arguments.name_space, arguments.file, &arguments.hashes, &blocks)) {
+    return failed;
+  }
+  const Placement placement(blocks.table, 1);
   std::map<uint16_t, std::vector<size_t>> of_home;
-  std::vector<Answer> answers(chain.size());
-  for (size_t i = 0; i < chain.size(); ++i) {
-    const auto order = placement.Order(chain[i]);
+  std::vector<BlockStory> answers(blocks.chain.size());
+  for (size_t i = 0; i < blocks.chain.size(); ++i) {
+    const auto order = placement.Order(blocks.chain[i]);
     if (order.empty()) {
       answers[i].error = "the table has no node that is active";
     } else {
@@ -164,20 +108,20 @@ int Explain(const Globals& globals, Arguments arguments) {
   }
   const std::vector<std::pair<uint16_t, std::vector<size_t>>> homes(of_home.begin(), of_home.end());
   ForEachInParallel(homes.size(), [&](size_t i) {
-    AskHome(globals, table.nodes[homes[i].first], hex, arguments.group, chain, homes[i].second, &answers);
+    AskNode(globals, blocks.table.nodes[homes[i].first], blocks, arguments.group, homes[i].second, &answers);
   });
   bool all_there = true;
-  ordered_json blocks = ordered_json::array();
-  for (size_t i = 0; i < chain.size(); ++i) {
-    all_there = all_there && IsThere(PresenceOf(answers[i]));
+  ordered_json out = ordered_json::array();
+  for (size_t i = 0; i < answers.size(); ++i) {
+    all_there = all_there && answers[i].there();
     if (globals.json()) {
-      blocks.push_back(ToJson(arguments.hashes[i], arguments.group, answers[i]));
+      out.push_back(ToJson(arguments.hashes[i], arguments.group, answers[i]));
     } else {
       Print(arguments.hashes[i], answers[i]);
     }
   }
   if (globals.json())
-    std::printf("%s\n", ordered_json{{"namespace", hex}, {"blocks", blocks}}.dump().c_str());
+    std::printf("%s\n", ordered_json{{"namespace", blocks.name_space}, {"blocks", out}}.dump().c_str());
   return all_there ? kExitOk : kExitFailed;
 }
 

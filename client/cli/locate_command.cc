@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
-#include "client/cli/blocks.h"
-#include "client/cli/cluster.h"
+#include "client/cli/block_stories.h"
 #include "client/cli/text_table.h"
 #include "proto/units.h"
 
 namespace larder::cli {
 namespace {
 
-namespace api = larder::control::v1;
 using nlohmann::ordered_json;
 
 struct Arguments {
@@ -22,81 +21,67 @@ struct Arguments {
 };
 
 struct Place {
-  NodeRecord node;
+  BlockStory story;
   size_t rank = 0;  // in the block's order, 1 is its home; 0: takes no blocks
-  std::string presence;
-  std::string error;
-  uint64_t bytes = 0;
-  bool there() const { return presence == "ram" || presence == "ssd"; }
 };
 
-void Ask(const Globals& globals, const std::string& hex, const ChainHash& hash, uint32_t group,
-         Place* place) {
-  api::ExplainRequest request;
-  request.set_hex(hex);
-  api::ExplainRequest::Block* block = request.add_blocks();
-  block->set_hash(hash.bytes.data(), hash.bytes.size());
-  block->set_group(group);
-  api::ExplainResponse response;
-  const Status status = AskExplain(place->node.control_address, globals, request, &response);
-  if (status.code() == Code::kNotFound) {
-    place->presence = "never-stored";
-  } else if (!status.ok() || response.blocks_size() != 1) {
-    place->error = status.ok() ? "a short answer" : status.text();
-  } else {
-    place->presence = response.blocks(0).presence();
-    for (const auto& piece : response.blocks(0).pieces()) place->bytes += piece.payload_bytes();
+uint64_t BytesOf(const BlockStory& story) {
+  uint64_t bytes = 0;
+  for (const auto& piece : story.story.pieces()) bytes += piece.payload_bytes();
+  return bytes;
+}
+
+void PrintJson(const NamedBlocks& blocks, const Arguments& arguments, const std::vector<Place>& places) {
+  ordered_json nodes = ordered_json::array();
+  for (const auto& [story, rank] : places) {
+    ordered_json node = {{"id", story.node}, {"rank", rank}, {"payload_bytes", BytesOf(story)}};
+    node["presence"] = story.presence();
+    if (!story.error.empty()) node["error"] = story.error;
+    nodes.push_back(node);
   }
+  const ordered_json out = {{"namespace", blocks.name_space},
+                            {"hash", arguments.hash},
+                            {"slot", SlotOf(blocks.chain[0])},
+                            {"nodes", nodes}};
+  std::printf("%s\n", out.dump().c_str());
+}
+
+void PrintText(const NamedBlocks& blocks, const std::vector<Place>& places) {
+  std::printf("slot %u\n", static_cast<unsigned>(SlotOf(blocks.chain[0])));
+  TextTable text;
+  text.Row({"ORDER", "NODE", "HAS IT", "PAYLOAD"});
+  for (const auto& [story, rank] : places) {
+    const std::string order = rank == 0 ? "-" : rank == 1 ? "home" : std::to_string(rank);
+    text.Row({order, story.node, story.error.empty() ? story.presence() : story.error,
+              story.there() ? PrettyBytes(static_cast<double>(BytesOf(story))) : ""});
+  }
+  std::fputs(text.Text().c_str(), stdout);
 }
 
 int Locate(const Globals& globals, const Arguments& arguments) {
   std::vector<std::string> words = {arguments.hash};
-  std::vector<ChainHash> chain;
-  if (Status status = ReadChain(&words, "", &chain); !status.ok()) return Fail(status, kExitUsage);
-  Result<std::unique_ptr<Client>> client = Connect(globals);
-  if (!client.ok()) return Fail(client.status());
-  const Result<NamespaceHandle> handle = OpenNamespace(*arguments.name_space, client.value().get());
-  if (!handle.ok()) return Fail(handle.status(), kExitUsage);
-  const std::string hex = ToHex(handle.value().name_space.bytes);
-  const NodeTable table = TableWithControl(globals, *client.value());
-  const Placement placement(table, static_cast<uint32_t>(table.nodes.size()));
-  const auto order = placement.Order(chain[0]);
-  std::vector<Place> places(table.nodes.size());
-  for (size_t i = 0; i < places.size(); ++i) places[i].node = table.nodes[i];
+  NamedBlocks blocks;
+  if (const int failed = FindBlocks(globals, *arguments.name_space, "", &words, &blocks)) return failed;
+  const auto& nodes = blocks.table.nodes;
+  const Placement placement(blocks.table, static_cast<uint32_t>(nodes.size()));
+  const auto order = placement.Order(blocks.chain[0]);
+  std::vector<Place> places(nodes.size());
   for (size_t i = 0; i < order.size(); ++i) places[order[i]].rank = i + 1;
-  ForEachInParallel(places.size(),
-                    [&](size_t i) { Ask(globals, hex, chain[0], arguments.group, &places[i]); });
-  std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) {
-    return std::tuple(a.rank == 0, a.rank, a.node.id) < std::tuple(b.rank == 0, b.rank, b.node.id);
+  ForEachInParallel(places.size(), [&](size_t i) {
+    std::vector<BlockStory> story(1);
+    AskNode(globals, nodes[i], blocks, arguments.group, {0}, &story);
+    places[i].story = std::move(story[0]);
   });
-  const bool found =
-      std::any_of(places.begin(), places.end(), [](const Place& place) { return place.there(); });
+  std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) {
+    return std::tuple(a.rank == 0, a.rank, a.story.node) < std::tuple(b.rank == 0, b.rank, b.story.node);
+  });
   if (globals.json()) {
-    ordered_json nodes = ordered_json::array();
-    for (const Place& place : places) {
-      ordered_json node = {{"id", place.node.id}, {"rank", place.rank}, {"payload_bytes", place.bytes}};
-      node[place.error.empty() ? "presence" : "error"] = place.error.empty() ? place.presence : place.error;
-      nodes.push_back(node);
-    }
-    std::printf(
-        "%s\n",
-        ordered_json{
-            {"namespace", hex}, {"hash", arguments.hash}, {"slot", SlotOf(chain[0])}, {"nodes", nodes}}
-            .dump()
-            .c_str());
-    return found ? kExitOk : kExitFailed;
+    PrintJson(blocks, arguments, places);
+  } else {
+    PrintText(blocks, places);
   }
-  std::printf("slot %u\n", static_cast<unsigned>(SlotOf(chain[0])));
-  TextTable text;
-  text.Row({"ORDER", "NODE", "HAS IT", "PAYLOAD"});
-  for (const Place& place : places) {
-    text.Row({place.rank == 0   ? "-"
-              : place.rank == 1 ? "home"
-                                : std::to_string(place.rank),
-              place.node.id, place.error.empty() ? place.presence : place.error,
-              place.there() ? PrettyBytes(static_cast<double>(place.bytes)) : ""});
-  }
-  std::fputs(text.Text().c_str(), stdout);
+  const bool found =
+      std::any_of(places.begin(), places.end(), [](const Place& place) { return place.story.there(); });
   return found ? kExitOk : kExitFailed;
 }
 

@@ -4,7 +4,6 @@ LMCache has no path for vLLM on a CPU, so no engine runs here. Its storage manag
 another prefetches, byte by byte. The rest calls the adapter as its controllers do, with a real larder-node.
 """
 
-import contextlib
 import logging
 import os
 import pathlib
@@ -32,8 +31,10 @@ from lmcache.v1.distributed.l2_adapters.plugin_l2_adapter import PluginL2Adapter
 from lmcache.v1.distributed.storage_manager import StorageManager
 from lmcache.v1.memory_management import MemoryObjMetadata, TensorMemoryObj
 from lmcache.v1.platform import consume_fd
+from logged import logged
 from nodes import Node, free_port
 
+from larder_kv.engine.compatibility import lacking_calls
 from larder_kv.lmcache import LarderL2Adapter, compatibility
 from larder_kv.lmcache.locks import Locks
 
@@ -112,18 +113,8 @@ class AdapterCase(unittest.TestCase):
             self.assertLess(time.monotonic(), end, "it did not come")
             time.sleep(0.02)
 
-    @contextlib.contextmanager
     def lines(self):
-        """What Larder logs."""
-        taken = []
-        handler = logging.Handler(logging.INFO)
-        handler.emit = lambda record: taken.append(record.getMessage())
-        logger = logging.getLogger("lmcache.larder_kv")
-        logger.addHandler(handler)
-        try:
-            yield taken
-        finally:
-            logger.removeHandler(handler)
+        return logged("lmcache.larder_kv")
 
     # --- as LMCache's controllers do: submit, wait for the event, ask
 
@@ -431,12 +422,15 @@ class Faults(AdapterCase):
         self.wait_until(lambda: self.store(adapter, which, memory(74, 2)).is_successful())
         self.assertEqual(self.load(adapter, which, memory(None, 2)), [True] * 2)
 
-    def test_a_node_that_hangs_is_left_alone_and_close_returns(self):
+    def with_two_stored(self, seed, **options):
         node = Node("64MiB")
         self.addCleanup(node.end)
-        adapter = self.adapter(endpoints=node.address, deadline_ms=200)
-        which, target = keys(75, 2), memory(None, 2)
-        self.store(adapter, which, memory(75, 2))
+        adapter = self.adapter(endpoints=node.address, **options)
+        self.store(adapter, keys(seed, 2), memory(seed, 2))
+        return node, adapter, keys(seed, 2), memory(None, 2)
+
+    def test_a_node_that_hangs_is_left_alone_and_close_returns(self):
+        node, adapter, which, target = self.with_two_stored(75, deadline_ms=200)
         node.pause()
         with self.lines() as lines:
             for _ in range(8):
@@ -448,11 +442,7 @@ class Faults(AdapterCase):
         self.wait_until(lambda: self.load(adapter, which, target) == [True] * 2)
 
     def test_close_ends_what_is_under_way(self):
-        node = Node("64MiB")
-        self.addCleanup(node.end)
-        adapter = self.adapter(endpoints=node.address, deadline_ms=60000)
-        which, target = keys(76, 2), memory(None, 2)
-        self.store(adapter, which, memory(76, 2))
+        node, adapter, which, target = self.with_two_stored(76, deadline_ms=60000)
         node.pause()
         adapter.submit_load_task(which, target)
         adapter.close()  # not after a minute; what has not landed by now never does
@@ -482,7 +472,7 @@ class Interface(unittest.TestCase):
         self.assertTrue(issubclass(LarderL2Adapter, L2AdapterInterface))
         self.assertEqual(LarderL2Adapter.__abstractmethods__, frozenset())
         self.assertLessEqual(L2AdapterInterface.__abstractmethods__, set(compatibility.CALLS))
-        self.assertEqual(compatibility._lacking(L2AdapterInterface), "")
+        self.assertEqual(lacking_calls(L2AdapterInterface, compatibility.CALLS), "")
         log = logging.getLogger("lmcache.larder_kv")
         with self.assertLogs(log, "WARNING"):
             compatibility.check("9.9", L2AdapterInterface, log)

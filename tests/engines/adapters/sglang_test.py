@@ -5,7 +5,6 @@ that one backend stored is in the host pool of another, that nothing else there 
 not the same: each test with a real larder-node.
 """
 
-import contextlib
 import json
 import logging
 import pathlib
@@ -18,6 +17,7 @@ import unittest
 
 import torch
 from engine import MODELS
+from logged import logged
 from nodes import Node, free_port
 from sglang.srt import runtime_context
 from sglang.srt.managers.cache_controller import HiCacheController, StorageOperation
@@ -118,21 +118,8 @@ class BackendCase(unittest.TestCase):
         made.on_host_pools_registered()
         return made
 
-    @contextlib.contextmanager
     def lines(self):
-        """What Larder logs."""
-        taken = []
-        handler = logging.Handler(logging.INFO)
-        handler.emit = lambda record: taken.append(record.getMessage())
-        logger = logging.getLogger("larder_kv.sglang")
-        logger.addHandler(handler)
-        level = logger.level
-        logger.setLevel(logging.INFO)
-        try:
-            yield taken
-        finally:
-            logger.removeHandler(handler)
-            logger.setLevel(level)
+        return logged("larder_kv.sglang")
 
 
 class Bytes(BackendCase):

@@ -44,6 +44,21 @@ struct Rig {
   Pulled Get(uint64_t key, uint32_t deadline_us = 0) {
     return test->GetOne(session, number, Block(key), true, deadline_us);
   }
+  uint64_t Prefetch(uint64_t first, uint32_t count) {  // the request's number
+    larder::Prefetch prefetch;
+    prefetch.number = number;
+    prefetch.groups = {0};
+    for (uint64_t key = first; key < first + count; ++key) prefetch.hashes.push_back(HashOf(key));
+    prefetch.hash_count = count;
+    return test->Send(session, Verb::kPrefetch, prefetch, 1'000'000);
+  }
+  void Remove(uint64_t first, uint64_t count) {
+    larder::Remove remove;
+    remove.number = number;
+    remove.groups = {0};
+    for (uint64_t key = first; key < first + count; ++key) remove.hashes.push_back(HashOf(key));
+    test->Send(session, Verb::kRemove, remove);
+  }
   OwnerStats stats() const { return test->owner->stats(); }
 
   testing::SimMedia media;
@@ -295,12 +310,7 @@ TEST(OwnerSsd, WhatCanNotMakeItIsGivenUpAtOnce) {
 TEST(OwnerSsd, PrefetchMovesAChainUpBeforeItIsAskedFor) {
   Rig rig;
   rig.Put(1, 200);
-  Prefetch prefetch;
-  prefetch.number = rig.number;
-  prefetch.groups = {0};
-  for (uint64_t key = 1; key <= 8; ++key) prefetch.hashes.push_back(HashOf(key));
-  prefetch.hash_count = 8;
-  const uint64_t id = rig.test->Send(rig.session, Verb::kPrefetch, prefetch, 1'000'000);
+  const uint64_t id = rig.Prefetch(1, 8);
   rig.test->RunDisks();
   const auto reply = rig.test->Take<PrefetchReply>(rig.session, id);
   ASSERT_TRUE(reply.ok());
@@ -315,14 +325,6 @@ TEST(OwnerSsd, PrefetchMovesAChainUpBeforeItIsAskedFor) {
   EXPECT_FALSE(depths.contains(0));
 }
 
-void RemoveKeys(Rig* rig, uint64_t first, uint64_t count) {
-  Remove remove;
-  remove.number = rig->number;
-  remove.groups = {0};
-  for (uint64_t key = first; key < first + count; ++key) remove.hashes.push_back(HashOf(key));
-  rig->test->Send(rig->session, Verb::kRemove, remove);
-}
-
 TEST(OwnerSsd, WhatIsRemovedWhileItGoesDownDoesNotComeBack) {
   Rig rig;
   uint64_t key = 0;
@@ -331,7 +333,7 @@ TEST(OwnerSsd, WhatIsRemovedWhileItGoesDownDoesNotComeBack) {
     ASSERT_EQ(rig.test->Put(rig.session, rig.number, rig.Block(key)), PutState::kStored);
   }
   ASSERT_GT(rig.stats().spilling_bytes, 0u);
-  RemoveKeys(&rig, 1, key);
+  rig.Remove(1, key);
   rig.test->RunDisks(200);
   EXPECT_EQ(rig.stats().ssd.pieces, 0u);
   for (uint64_t each = 1; each <= key; ++each) {
@@ -343,14 +345,9 @@ TEST(OwnerSsd, WhatIsRemovedWhileItGoesDownDoesNotComeBack) {
 TEST(OwnerSsd, WhatIsRemovedWhileItComesUpDoesNotComeBack) {
   Rig rig;
   rig.Put(1, 200);
-  Prefetch prefetch;
-  prefetch.number = rig.number;
-  prefetch.groups = {0};
-  for (uint64_t key = 1; key <= 8; ++key) prefetch.hashes.push_back(HashOf(key));
-  prefetch.hash_count = 8;
-  rig.test->Send(rig.session, Verb::kPrefetch, prefetch, 1'000'000);
+  rig.Prefetch(1, 8);
   ASSERT_GT(rig.stats().cold_reads, 0u);
-  RemoveKeys(&rig, 1, 8);
+  rig.Remove(1, 8);
   rig.test->RunDisks(200);
   for (uint64_t key = 1; key <= 8; ++key) EXPECT_EQ(rig.Get(key).presence, Presence::kRemoved) << key;
   rig.test->Check();

@@ -8,6 +8,17 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 Settings = TypeVar("Settings")
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """Which cluster, and whose cache: what every adapter's section has. Endpoints left out come from LARDER_ENDPOINTS or the
+    config file."""
+
+    endpoints: str | None = None
+    config_file: str | None = None
+    tenant: str | None = None
+    cache_prefix: str = ""  # keeps caches apart that would be interchangeable
 WANTED = {
     "bool": "true or false",
     "int": "a whole number",

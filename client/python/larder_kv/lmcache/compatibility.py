@@ -3,11 +3,10 @@
 # mypy: ignore-errors
 from __future__ import annotations
 
-import inspect
 import logging
 from typing import Any
 
-from larder_kv.engine.model import UnservedError
+from larder_kv.engine import compatibility
 
 TRIED = ("0.5.6",)
 
@@ -27,22 +26,5 @@ CALLS = {
 }
 
 
-def _lacking(base: Any) -> str:
-    for name, arguments in CALLS.items():
-        call = getattr(base, name, None)
-        if call is None:
-            return f"{name} is gone"
-        found = [each for each in inspect.signature(call).parameters if each != "self"]
-        if found != arguments:
-            return f"{name} takes {found}"
-    return ""
-
-
 def check(version: str, base: Any, log: logging.Logger) -> None:
-    """UnservedError when the interface is not the one that is known: off is better than wrong."""
-    release = version.split("+")[0]
-    if release in TRIED:
-        return
-    if lacking := _lacking(base):
-        raise UnservedError(f"LMCache {version} has another interface than {', '.join(TRIED)}: {lacking}")
-    log.warning("Larder: LMCache %s was not tried (%s was); its interface looks the same", version, ", ".join(TRIED))
+    compatibility.check("LMCache", version, TRIED, lambda: compatibility.lacking_calls(base, CALLS), log)

@@ -10,13 +10,9 @@ from larder_kv.engine import settings
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
-    """What may be set. Endpoints left out come from LARDER_ENDPOINTS or the config file."""
+class Options(settings.Cluster):
+    """What else may be set."""
 
-    endpoints: str | None = None
-    config_file: str | None = None
-    tenant: str | None = None
-    cache_prefix: str = ""  # keeps caches apart that would be interchangeable
     deadline_ms: float = 5000  # of one task
     weights: dict[str, str] = dataclasses.field(default_factory=dict)  # model as the engine calls it: where its weights are
 

@@ -3,12 +3,10 @@
 # mypy: ignore-errors
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import logging
 from typing import Any
 
-from larder_kv.engine.model import UnservedError
+from larder_kv.engine import compatibility
 
 TRIED = ("0.5.23",)
 
@@ -34,25 +32,10 @@ FIELDS = {
 
 
 def _lacking(interface: Any) -> str:
-    for name, arguments in CALLS.items():
-        call = getattr(interface.HiCacheStorage, name, None)
-        if call is None:
-            return f"{name} is gone"
-        found = [each for each in inspect.signature(call).parameters if each != "self"]
-        if found != arguments:
-            return f"{name} takes {found}"
-    for name, wanted in FIELDS.items():
-        missing = wanted - {field.name for field in dataclasses.fields(getattr(interface, name))}
-        if missing:
-            return f"{name} has no {', '.join(sorted(missing))}"
-    return ""
+    if lacking := compatibility.lacking_calls(interface.HiCacheStorage, CALLS):
+        return lacking
+    return next(filter(None, (compatibility.lacking_fields(getattr(interface, name), FIELDS[name]) for name in FIELDS)), "")
 
 
 def check(version: str, interface: Any, log: logging.Logger) -> None:
-    """UnservedError when the interface is not the one that is known: off is better than wrong."""
-    release = version.split("+")[0]
-    if release in TRIED:
-        return
-    if lacking := _lacking(interface):
-        raise UnservedError(f"SGLang {version} has another interface than {', '.join(TRIED)}: {lacking}")
-    log.warning("Larder: SGLang %s was not tried (%s was); its interface looks the same", version, ", ".join(TRIED))
+    compatibility.check("SGLang", version, TRIED, lambda: _lacking(interface), log)

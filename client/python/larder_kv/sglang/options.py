@@ -12,13 +12,9 @@ SGLANGS = ("backend_name", "module_path", "class_name", "interface_v1")  # what 
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
-    """What may be set. Endpoints left out come from LARDER_ENDPOINTS or the config file."""
+class Options(settings.Cluster):
+    """What else may be set."""
 
-    endpoints: str | None = None
-    config_file: str | None = None
-    tenant: str | None = None
-    cache_prefix: str = ""  # keeps caches apart that would be interchangeable
     deadline_ms: float = 5000  # of one call, at most 128 pages
 
 

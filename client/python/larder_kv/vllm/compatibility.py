@@ -3,12 +3,10 @@
 # mypy: ignore-errors
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import logging
 from typing import Any
 
-from larder_kv.engine.model import UnservedError
+from larder_kv.engine import compatibility
 
 TRIED = ("0.32.0",)
 
@@ -43,17 +41,11 @@ def _lacking(base: Any) -> str:
     from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.kv_cache_interface import KVCacheConfig
 
-    for name, arguments in CALLS.items():
-        call = getattr(base, name, None)
-        if call is None:
-            return f"{name} is gone"
-        found = [each for each in inspect.signature(call).parameters if each != "self"]
-        if found != arguments:
-            return f"{name} takes {found}"
+    if lacking := compatibility.lacking_calls(base, CALLS):
+        return lacking
     for kind in (SchedulerOutput, KVCacheConfig):
-        missing = FIELDS[kind.__name__] - {field.name for field in dataclasses.fields(kind)}
-        if missing:
-            return f"{kind.__name__} has no {', '.join(sorted(missing))}"
+        if lacking := compatibility.lacking_fields(kind, FIELDS[kind.__name__]):
+            return lacking
     if any(
         name not in CALLS and name not in ("wait_for_layer_load", "save_kv_layer") for name in base.__abstractmethods__
     ):
@@ -62,10 +54,4 @@ def _lacking(base: Any) -> str:
 
 
 def check(version: str, base: Any, log: logging.Logger) -> None:
-    """UnservedError when the interface is not the one that is known: off is better than wrong."""
-    release = version.split("+")[0]
-    if release in TRIED:
-        return
-    if lacking := _lacking(base):
-        raise UnservedError(f"vLLM {version} has another interface than {', '.join(TRIED)}: {lacking}")
-    log.warning("Larder: vLLM %s was not tried (%s was); its interface looks the same", version, ", ".join(TRIED))
+    compatibility.check("vLLM", version, TRIED, lambda: _lacking(base), log)

@@ -10,13 +10,9 @@ from larder_kv.engine import settings
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
-    """What may be set. Endpoints left out come from LARDER_ENDPOINTS or the config file."""
+class Options(settings.Cluster):
+    """What else may be set."""
 
-    endpoints: str | None = None
-    config_file: str | None = None
-    tenant: str | None = None
-    cache_prefix: str = ""  # keeps caches apart that would be interchangeable
     load_async: bool = True
     lookup_async: bool = True
     save_decode_cache: bool = False  # also what was generated; else prompts only
