@@ -1,5 +1,6 @@
 """The connector's parts that need no engine: which blocks make a chunk, what is usable, when to leave a cluster alone."""
 
+import logging
 import pathlib
 import random
 import tempfile
@@ -13,6 +14,8 @@ from larder_kv.engine.model import UnservedError
 from larder_kv.vllm import options
 from larder_kv.vllm.geometry import Group, plan
 from larder_kv.vllm.pace import Pace
+from larder_kv.vllm.requests import RequestState
+from larder_kv.vllm.scheduler import SchedulerSide
 from larder_kv.vllm.turns import retention_of
 
 
@@ -136,6 +139,33 @@ class Geometry(unittest.TestCase):
             self.assertEqual(geometry.usable_tokens(present, local, most), wanted, f"seed {seed}")
 
 
+def scheduler_side():
+    """Without a cluster and without an engine."""
+    link = types.SimpleNamespace(client=None, space=lambda key: None, opened=lambda epoch: [])
+    geometry = plan([Group(0, 8, 4, 32, 512)], 32)
+    return SchedulerSide(geometry, options.Options(), link, "kv_both", 1, False, logging.getLogger("parts"))
+
+
+class Requests(unittest.TestCase):
+    def test_blocks_of_old_weights_are_not_stored_under_the_new_name(self):
+        side, other = scheduler_side(), scheduler_side()
+        for name, admitted in (("running", True), ("waiting", False)):
+            request = types.SimpleNamespace(request_id=name, block_hashes=[])
+            side._requests[name] = RequestState(request, "", admitted=admitted)
+        for each in (side, other):
+            self.assertEqual(each._epoch, 0)
+            each.reset()
+        self.assertEqual([state.stale for state in side._requests.values()], [True, False])
+        self.assertIsNone(side._store_job(side._requests["running"], 16, None))
+        self.assertNotEqual(side._epoch, other._epoch)  # with other weights, for all anybody knows
+
+    def test_a_request_may_not_wait_for_ever(self):
+        side = scheduler_side()
+        for asked, wanted in ((250, 250.0), (1e300, 60000.0), (float("inf"), 0.0), (float("nan"), 0.0), (True, 0.0), (-1, 0.0)):
+            request = types.SimpleNamespace(kv_transfer_params={"larder_wait_ms": asked})
+            self.assertEqual(side._wait_ms(RequestState(request, "")), wanted, asked)
+
+
 class Habits(unittest.TestCase):
     def test_breaker(self):
         breaker = Breaker(failures_max=2, pause_s=1, pause_max_s=3)
@@ -223,6 +253,16 @@ class Habits(unittest.TestCase):
             self.assertEqual(weights.digest(folder), first)
             (pathlib.Path(folder) / "pytorch_model.bin").write_bytes(b"an older copy")
             self.assertEqual(weights.digest(folder), first)
+
+    def test_the_scale_of_an_adapter_is_part_of_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "adapter_model.safetensors").write_bytes(b"a" * 1000)
+            config = pathlib.Path(folder) / "adapter_config.json"
+            config.write_text('{"r": 8, "lora_alpha": 16}')
+            first = weights.adapter_digest(folder)
+            self.assertEqual(weights.adapter_digest(folder), first)
+            config.write_text('{"r": 8, "lora_alpha": 32}')
+            self.assertNotEqual(weights.adapter_digest(folder), first)
 
 
 if __name__ == "__main__":

@@ -103,3 +103,12 @@ def digest(location: str) -> str:
     if not found:
         raise FileNotFoundError(f"{location} has no weights ({', '.join(WEIGHTS)})")
     return digest_files(found)
+
+
+def adapter_digest(folder: str) -> str:
+    """Of a LoRA adapter: its configuration too, where the scale is that its tensors are applied with."""
+    total = hashlib.sha256(digest(folder).encode())
+    config = pathlib.Path(folder) / "adapter_config.json"
+    if config.is_file():
+        total.update(config.read_bytes())
+    return total.hexdigest()

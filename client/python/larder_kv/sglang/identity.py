@@ -40,7 +40,7 @@ def _adapters_digest(lora_paths: Any) -> str:
     given = lora_paths.items() if isinstance(lora_paths, dict) else map(_adapter, lora_paths)
     total = hashlib.sha256(b"larder adapters 1\n")
     try:
-        for line in sorted(f"{name} {weights.digest(weights.locate(path))}\n" for name, path in given):
+        for line in sorted(f"{name} {weights.adapter_digest(weights.locate(path))}\n" for name, path in given):
             total.update(line.encode())
     except OSError as error:
         raise UnservedError(f"{error}: the cache of an adapter without known weights can't be shared") from error

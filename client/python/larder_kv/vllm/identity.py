@@ -86,4 +86,4 @@ def describe(vllm_config: Any, kv_cache_config: Any, options: Any) -> tuple[Geom
 
 def lora_digest(lora_request: Any) -> str:
     """Empty without an adapter. The engine's hash has its name and path; neither says what is in the files."""
-    return "" if lora_request is None else weights.digest(lora_request.lora_path)
+    return "" if lora_request is None else weights.adapter_digest(lora_request.lora_path)

@@ -145,9 +145,10 @@ class SchedulerSide:
             return True
 
         def answered(other: Lookup) -> None:
-            self._heard_lookup(other)
-            if other is not lookup:  # which is loaded at once
-                self._fetch_ahead(other)
+            if other is lookup:  # which is loaded at once
+                self._heard_lookup(other)
+            else:
+                self._answered_meanwhile(other)
 
         drain(self._queue, FIRST_WAIT_MS if first else LATER_WAIT_MS, answered)
         while not lookup.done and not self._options.lookup_async:
