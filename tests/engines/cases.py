@@ -25,7 +25,6 @@ import time
 import unittest
 
 import models
-import parts_test
 import recorder
 import servers
 from engine import BUILD, MODELS, Engine, import_once, transfer_config
@@ -583,8 +582,10 @@ def main(names):
     suite = unittest.TestSuite(
         [unittest.defaultTestLoader.loadTestsFromName(name, sys.modules[__name__]) for name in names or DEFAULT]
     )
-    suite.addTest(unittest.defaultTestLoader.loadTestsFromModule(parts_test))
     import_once()
+    import parts_test  # it brings torch in: only now is the environment what torch must see
+
+    suite.addTest(unittest.defaultTestLoader.loadTestsFromModule(parts_test))
 
     result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2, resultclass=Result).run(suite)
     failed, skipped = len(result.failures) + len(result.errors), len(result.skipped)

@@ -8,6 +8,7 @@ import contextlib
 import multiprocessing
 import os
 import pathlib
+import sys
 import time
 import traceback
 
@@ -33,7 +34,9 @@ _fork = multiprocessing.get_context("fork")
 
 
 def import_once(**environment):
-    """Everything that a child would import. torch reads the environment when it is imported."""
+    """Everything that a child would import. torch reads the environment when it is imported: were it there before, with
+    threads of OpenMP in the parent, each child would wait for ever for threads that a fork does not bring along."""
+    assert "torch" not in sys.modules, "torch was imported before import_once() said how"
     os.environ.update(ENVIRONMENT)
     os.environ.update(environment)
     import vllm
