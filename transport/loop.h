@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "transport/home_core.h"
 #include "transport/transport.h"
 
 namespace larder::transport {
@@ -49,7 +50,8 @@ class Source {
 
 class Loop {
  public:
-  explicit Loop(uint32_t spin_us);
+  // The `at`th of `of` loops that share work.
+  explicit Loop(uint32_t spin_us, uint32_t at = 0, uint32_t of = 1);
   ~Loop();
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
@@ -67,6 +69,12 @@ class Loop {
   // How many connections were placed here; counted by those who place and end them.
   int load() const { return load_.load(std::memory_order_relaxed); }
   void AddLoad(int connections) { load_.fetch_add(connections, std::memory_order_relaxed); }
+  // Payload that this loop's sources have moved since it started, and how often one came or went to another
+  // loop.
+  uint64_t moved_bytes() const { return moved_bytes_.load(std::memory_order_relaxed); }
+  uint64_t moves() const { return moves_.load(std::memory_order_relaxed); }
+  void CountMoved(uint64_t bytes) { moved_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+  void CountMove() { moves_.fetch_add(1, std::memory_order_relaxed); }
 
   // The rest only on the loop's thread.
   void Add(std::shared_ptr<Source> source);
@@ -82,6 +90,7 @@ class Loop {
   // Memory for one system call's worth of bytes, shared by the loop's sources: valid during a turn.
   std::byte* scratch() { return scratch_.get(); }
   static constexpr size_t kScratchBytes = 64 * 1024;
+  HomeCore& home_core() { return home_core_; }
 
  private:
   struct Item {
@@ -107,6 +116,7 @@ class Loop {
   pthread_t thread_{};
   bool started_ = false;
   std::atomic<int> load_{0};
+  std::atomic<uint64_t> moved_bytes_{0}, moves_{0};
 
   std::mutex mutex_;  // guards the next five
   std::vector<Item> mail_;
@@ -123,6 +133,7 @@ class Loop {
   std::set<std::pair<uint64_t, Source*>> timers_;
   std::unique_ptr<std::byte[]> scratch_;
   bool stopping_ = false;
+  HomeCore home_core_;
 };
 
 }  // namespace larder::transport

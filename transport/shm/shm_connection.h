@@ -25,7 +25,7 @@ struct ShmShared : StreamShared {
 
 class ShmConnection : public StreamConnection {
  public:
-  ShmConnection(std::shared_ptr<ShmShared> shared, std::shared_ptr<Loop> loop, std::string peer);
+  ShmConnection(std::shared_ptr<ShmShared> shared, Loop* loop, std::string peer);
   ~ShmConnection() override;
 
   // Any thread: tell the peer to unmap a region that it was shown.

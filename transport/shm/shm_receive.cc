@@ -21,8 +21,8 @@ constexpr size_t kRegionsMax = 4096;
 constexpr uint64_t kMappedBytesMax = uint64_t{4} << 40;
 }  // namespace
 
-ShmConnection::ShmConnection(std::shared_ptr<ShmShared> shared, std::shared_ptr<Loop> loop, std::string peer)
-    : StreamConnection(shared, std::move(loop), std::move(peer)), shm_(*shared) {}
+ShmConnection::ShmConnection(std::shared_ptr<ShmShared> shared, Loop* loop, std::string peer)
+    : StreamConnection(shared, loop, std::move(peer)), shm_(*shared) {}
 
 ShmConnection::~ShmConnection() {
   for (const int fd : fds_) close(fd);

@@ -56,8 +56,8 @@ class ShmTransport : public StreamTransport {
     for (const std::string& path : paths_) unlink(path.c_str());
     paths_.clear();
   }
-  std::shared_ptr<StreamConnection> MakeConnection(std::shared_ptr<Loop> loop, std::string peer) override {
-    return std::make_shared<ShmConnection>(shm_, std::move(loop), std::move(peer));
+  std::shared_ptr<StreamConnection> MakeConnection(Loop* loop, std::string peer) override {
+    return std::make_shared<ShmConnection>(shm_, loop, std::move(peer));
   }
   std::string PeerName(int fd) override {
     ucred peer{};
@@ -65,8 +65,7 @@ class ShmTransport : public StreamTransport {
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return "unix:?";
     return "unix:pid=" + std::to_string(peer.pid) + ",uid=" + std::to_string(peer.uid);
   }
-  void Resolve(const std::string& path, std::shared_ptr<StreamConnection> connection,
-               std::shared_ptr<Loop>) override {
+  void Resolve(const std::string& path, std::shared_ptr<StreamConnection> connection, Loop*) override {
     SocketAddress address;
     const Error error = PathAddress(path, &address);
     if (error.ok()) {

@@ -1,6 +1,9 @@
 #include "transport/socket/socket.h"
 
+#include <netinet/in.h>
+
 #include <cerrno>
+#include <cstring>
 #include <system_error>
 
 namespace larder::transport {
@@ -26,6 +29,27 @@ Failure FailureOfErrno(int error) {
     default:
       return Failure::kSystem;
   }
+}
+
+bool IsWithinHost(int fd) {
+  SocketAddress here, there;
+  here.bytes = there.bytes = sizeof(sockaddr_storage);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&here.storage), &here.bytes) != 0 ||
+      getpeername(fd, reinterpret_cast<sockaddr*>(&there.storage), &there.bytes) != 0 ||
+      here.storage.ss_family != there.storage.ss_family) {
+    return false;
+  }
+  if (here.storage.ss_family == AF_INET) {
+    const auto* a = reinterpret_cast<const sockaddr_in*>(&here.storage);
+    const auto* b = reinterpret_cast<const sockaddr_in*>(&there.storage);
+    return a->sin_addr.s_addr == b->sin_addr.s_addr;
+  }
+  if (here.storage.ss_family == AF_INET6) {
+    const auto* a = reinterpret_cast<const sockaddr_in6*>(&here.storage);
+    const auto* b = reinterpret_cast<const sockaddr_in6*>(&there.storage);
+    return memcmp(&a->sin6_addr, &b->sin6_addr, sizeof(a->sin6_addr)) == 0;
+  }
+  return false;
 }
 
 }  // namespace larder::transport

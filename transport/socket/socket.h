@@ -17,6 +17,8 @@ struct SocketAddress {
 
 // "Connection refused (errno 111)"
 std::string ErrnoText(int error);
+// Whether a TCP socket's two ends have one address.
+bool IsWithinHost(int fd);
 // What a failed connect or a broken connection means.
 Failure FailureOfErrno(int error);
 

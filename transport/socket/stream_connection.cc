@@ -8,35 +8,39 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace larder::transport {
 
-StreamConnection::StreamConnection(std::shared_ptr<StreamShared> shared, std::shared_ptr<Loop> loop,
-                                   std::string peer)
-    : peer_(std::move(peer)), shared_(std::move(shared)), loop_(std::move(loop)) {}
+StreamConnection::StreamConnection(std::shared_ptr<StreamShared> shared, Loop* loop, std::string peer)
+    : peer_(std::move(peer)), shared_(std::move(shared)), loop_(loop) {}
 
 StreamConnection::~StreamConnection() {
   if (fd_ >= 0) close(fd_);
 }
 
 void StreamConnection::Wake() {
-  if (loop_->InLoop()) {
-    if (!in_turn_ && state_ != State::kNew && state_ != State::kClosed) loop_->Again(this);
-    return;
-  }
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (wake_pending_) return;
-    wake_pending_ = true;
+    if (place_ == Place::kBetween) return;  // its first turn over there looks at everything
+    if (!loop_->InLoop()) {
+      if (!wake_pending_) loop_->Post(shared_from_this());
+      wake_pending_ = true;
+      return;
+    }
   }
-  loop_->Post(shared_from_this());
+  if (!in_turn_ && state_ != State::kNew && state_ != State::kClosed) loop_->Again(this);
 }
 
 bool StreamConnection::Run(std::function<void()> work) {
   if (closing()) return false;
-  return loop_->Post([self = shared_from_this(), work = std::move(work)] {
+  auto guarded = [self = shared_from_this(), work = std::move(work)] {
     if (!self->closing()) work();
-  });
+  };
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (place_ == Place::kSettled) return loop_->Post(std::move(guarded));
+  waiting_runs_.push_back(std::move(guarded));
+  return true;
 }
 
 void StreamConnection::SetBatch(bool batch) {
@@ -89,6 +93,7 @@ void StreamConnection::StartAccepted(int fd, Acceptor* acceptor) {
 
 void StreamConnection::StartConnect(std::shared_ptr<Handler> handler, uint64_t timeout_us) {
   handler_ = std::move(handler);
+  dialed_ = true;
   state_ = State::kConnecting;
   connect_deadline_us_ = NowUs() + timeout_us;
   connect_error_ = {Failure::kTimedOut, "no answer from " + peer_ + " in time"};
@@ -180,6 +185,7 @@ void StreamConnection::Opened() {
     return;
   }
   state_ = State::kOpen;
+  OnOpen();
   {
     std::lock_guard<std::mutex> lock(mutex_);
     direct_ok_ = true;
@@ -219,9 +225,10 @@ void StreamConnection::OnTurn(uint32_t events) {
   DeliverSent();
   if (closing()) {
     TearDown();
-  } else {
-    ArmTimer();
+    return;
   }
+  ArmTimer();
+  if (move_target_ != nullptr) MoveTo(std::exchange(move_target_, nullptr));
 }
 
 void StreamConnection::ArmTimer() {

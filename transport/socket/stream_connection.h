@@ -26,6 +26,7 @@ struct StreamShared {
   explicit StreamShared(const TransportOptions& o) : options(o) {}
   virtual ~StreamShared() = default;
   const TransportOptions options;
+  std::vector<std::shared_ptr<Loop>> loops;  // all of the transport's; unchanged once it has started
   std::atomic<uint64_t> connections{0}, sent_messages{0}, received_messages{0}, sent_bytes{0},
       received_bytes{0}, refused_messages{0}, protocol_errors{0}, stalled_closed{0};
 };
@@ -34,7 +35,8 @@ class StreamConnection : public Connection,
                          public Source,
                          public std::enable_shared_from_this<StreamConnection> {
  public:
-  StreamConnection(std::shared_ptr<StreamShared> shared, std::shared_ptr<Loop> loop, std::string peer);
+  // `loop` is one of shared->loops.
+  StreamConnection(std::shared_ptr<StreamShared> shared, Loop* loop, std::string peer);
   ~StreamConnection() override;
 
   Failure Send(OutMessage&& message) override;
@@ -73,6 +75,7 @@ class StreamConnection : public Connection,
     bool landed = false;  // false: thrown away
     std::vector<std::byte> header;
     std::vector<uint64_t> segment_bytes;
+    uint64_t payload_bytes = 0;
     uint64_t payload_left = 0;
     Landing landing;
     ExtentCursor<Extent> cursor;
@@ -88,6 +91,7 @@ class StreamConnection : public Connection,
   virtual size_t TakePayload(ByteView bytes) { return (void)bytes, 0; }
   virtual bool IsShm() const = 0;
   virtual void OnSocket(int fd) { (void)fd; }  // before connect and after accept: options
+  virtual void OnOpen() {}
   // The connection closes: Finish() for each begun message's token, and let go of everything else.
   virtual void DropBegun(Failure why) = 0;
   // The next time that OnTimers wants to be called; kNever: not at all.
@@ -114,8 +118,12 @@ class StreamConnection : public Connection,
   void WantWrite(bool want);
   int fd() const { return fd_; }
   bool batch() const { return batch_source_; }
+  bool dialed() const { return dialed_; }
   bool open() const { return state_ == State::kOpen; }
   Loop& loop() { return *loop_; }
+  // A turn moved so many bytes of payload: now and then, whether another loop has more room. An accepted
+  // connection goes there by itself (stream_move.cc); who dialed has chosen its loop.
+  void CountMoved(size_t bytes);
   StreamShared& shared() const { return *shared_; }
   void Wake();  // a turn soon; any thread
 
@@ -144,10 +152,21 @@ class StreamConnection : public Connection,
 
   bool WriteDirectly(Queued* queued);
 
+  // kLeaving: still on its loop, what Run was given since waits. kBetween: on none.
+  enum class Place : uint8_t { kSettled, kLeaving, kBetween };
+
+  void ForgetLoads();
+  void MoveTo(Loop* target);
+  void Leave(Loop* target);
+  void Arrive();
+
   const std::shared_ptr<StreamShared> shared_;
-  const std::shared_ptr<Loop> loop_;  // shared: this connection may outlive its transport
+  Loop* loop_;  // of shared_->loops; changed with the mutex held. Its own thread and that of a turn may read
+                // it without
 
   std::mutex mutex_;  // guards the next block
+  Place place_ = Place::kSettled;
+  std::vector<std::function<void()>> waiting_runs_;
   std::deque<Queued> queue_;
   uint64_t queued_header_bytes_ = 0;
   uint64_t queue_expire_us_ = kNever;  // no later than the first expiry in the queue
@@ -167,7 +186,12 @@ class StreamConnection : public Connection,
   std::vector<SocketAddress> candidates_;
   Error connect_error_;
   std::shared_ptr<Handler> handler_;
-  bool stranger_ = false;  // accepted, and no message came yet
+  bool dialed_ = false;                // we connected, the peer accepted
+  Loop* move_target_ = nullptr;        // at the end of the turn
+  uint64_t counted_bytes_ = 0;         // of payload since the loads were noted
+  uint64_t noted_moves_ = 0;           // of our loop
+  std::vector<uint64_t> noted_loads_;  // moved_bytes of each loop
+  bool stranger_ = false;              // accepted, and no message came yet
   FrameHeader partial_frame_;
   std::vector<std::byte> partial_;  // the beginning of a frame
 };

@@ -103,7 +103,7 @@ void StreamConnection::BeginMessage(const FrameHeader& frame, ByteView body) {
     shared_->refused_messages++;
   }
   in.active = true;
-  in.payload_left = frame.payload_bytes;
+  in.payload_bytes = in.payload_left = frame.payload_bytes;
   if (in.payload_left == 0) FinishMessage();
 }
 

@@ -64,35 +64,36 @@ StreamTransport::~StreamTransport() {
 Error StreamTransport::Start() {
   const int threads = std::max(1, shared_->options.threads);
   for (int i = 0; i < threads; i++) {
-    loops_.push_back(std::make_shared<Loop>(shared_->options.spin_us));
-    const Error error = loops_.back()->Start();
+    shared_->loops.push_back(
+        std::make_shared<Loop>(shared_->options.spin_us, uint32_t(i), uint32_t(threads)));
+    const Error error = shared_->loops.back()->Start();
     if (!error.ok()) return error;
   }
   return {};
 }
 
-std::shared_ptr<Loop> StreamTransport::PickLoop(int wanted) {
+Loop* StreamTransport::PickLoop(int wanted) {
   size_t best = 0;
   if (wanted >= 0) {
-    best = static_cast<size_t>(wanted) % loops_.size();
+    best = static_cast<size_t>(wanted) % shared_->loops.size();
   } else {
-    // Among equals in turn, so that a peer's connections spread over the loops.
-    const size_t first = next_loop_.fetch_add(1, std::memory_order_relaxed) % loops_.size();
+    // Among equals in turn. Where two that are busy meet all the same, one moves.
+    const size_t first = next_loop_.fetch_add(1, std::memory_order_relaxed) % shared_->loops.size();
     best = first;
-    for (size_t i = 1; i < loops_.size(); i++) {
-      const size_t at = (first + i) % loops_.size();
-      if (loops_[at]->load() < loops_[best]->load()) best = at;
+    for (size_t i = 1; i < shared_->loops.size(); i++) {
+      const size_t at = (first + i) % shared_->loops.size();
+      if (shared_->loops[at]->load() < shared_->loops[best]->load()) best = at;
     }
   }
-  loops_[best]->AddLoad(1);
-  return loops_[best];
+  shared_->loops[best]->AddLoad(1);
+  return shared_->loops[best].get();
 }
 
 Error StreamTransport::Listen(const std::string& address, Acceptor* acceptor, std::string* bound) {
   int fd = -1;
   const Error error = OpenListener(address, &fd, bound);
   if (!error.ok()) return error;
-  Loop* loop = loops_[0].get();
+  Loop* loop = shared_->loops[0].get();
   auto listener = std::make_shared<Listener>(this, loop, fd, acceptor);
   const bool posted = loop->Post([loop, listener] {
     loop->Add(listener);
@@ -103,7 +104,7 @@ Error StreamTransport::Listen(const std::string& address, Acceptor* acceptor, st
 }
 
 void StreamTransport::Accepted(int fd, Acceptor* acceptor) {
-  std::shared_ptr<Loop> loop = PickLoop(-1);
+  Loop* loop = PickLoop(-1);
   auto connection = MakeConnection(loop, PeerName(fd));
   const bool posted = loop->Post([loop, connection, fd, acceptor] {
     loop->Add(connection);
@@ -115,7 +116,7 @@ void StreamTransport::Accepted(int fd, Acceptor* acceptor) {
 std::shared_ptr<Connection> StreamTransport::Connect(const std::string& address,
                                                      std::shared_ptr<Handler> handler,
                                                      const ConnectOptions& options) {
-  std::shared_ptr<Loop> loop = PickLoop(options.loop);
+  Loop* loop = PickLoop(options.loop);
   auto connection = MakeConnection(loop, address);
   connection->UseBatch(options.batch);
   const bool posted = loop->Post(
@@ -143,7 +144,7 @@ TransportStats StreamTransport::stats() const {
 
 void StreamTransport::Shutdown() {
   std::lock_guard<std::mutex> lock(shutdown_mutex_);
-  for (const auto& loop : loops_) loop->Stop();
+  for (const auto& loop : shared_->loops) loop->Stop();
   CloseListeners();
 }
 

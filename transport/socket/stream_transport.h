@@ -31,20 +31,19 @@ class StreamTransport : public Transport {
   virtual Error OpenListener(const std::string& address, int* fd, std::string* bound) = 0;
   virtual void CloseListeners() {}  // after their sockets were closed
   // fd: of an accepted connection, to look at; -1.
-  virtual std::shared_ptr<StreamConnection> MakeConnection(std::shared_ptr<Loop> loop, std::string peer) = 0;
+  virtual std::shared_ptr<StreamConnection> MakeConnection(Loop* loop, std::string peer) = 0;
   virtual std::string PeerName(int fd) = 0;
   // On the connection's loop: ConnectTo or FailConnect, now or later.
   virtual void Resolve(const std::string& address, std::shared_ptr<StreamConnection> connection,
-                       std::shared_ptr<Loop> loop) = 0;
+                       Loop* loop) = 0;
 
   const std::shared_ptr<StreamShared> shared_;
 
  private:
   class Listener;
-  std::shared_ptr<Loop> PickLoop(int wanted);  // counts the connection to come
+  Loop* PickLoop(int wanted);  // counts the connection to come
   void Accepted(int fd, Acceptor* acceptor);
 
-  std::vector<std::shared_ptr<Loop>> loops_;
   std::atomic<uint32_t> next_loop_{0};
   std::mutex shutdown_mutex_;
 };

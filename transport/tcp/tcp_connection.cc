@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -18,6 +19,8 @@ constexpr size_t kSendStepBytes = 2 << 20;
 constexpr size_t kHeaderReadBytes = 16 * 1024;  // more would copy payload that came behind a header
 constexpr size_t kTailBytes = 4096;             // room for the next header behind the end of a payload
 constexpr size_t kBegunFramesMax = 64;
+constexpr size_t kTogetherBytes = 1 << 20;
+constexpr uint64_t kTogetherMessageBytes = 2 << 20;  // below it two cores are quicker than one
 constexpr size_t kVectors = 256;
 
 void SetOption(int fd, int level, int name, int value) {
@@ -40,6 +43,10 @@ void TcpConnection::OnSocket(int fd) {
   SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, 5);
   SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, 2);
   SetOption(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+void TcpConnection::OnOpen() {
+  within_host_ = IsWithinHost(fd());
 }
 
 void TcpConnection::ReadTurn() {
@@ -94,9 +101,26 @@ size_t TcpConnection::ReceivePayload(size_t step_bytes, bool* drained) {
   const size_t bytes = Received(recvmsg(fd(), &in, MSG_DONTWAIT));
   *drained = bytes < asked;
   const size_t payload_bytes = std::min(bytes, asked);
+  KeepTogether(payload_bytes, incoming_.payload_bytes, false);
   LandInOrder(payload_bytes);
   if (bytes > asked && !closing()) Feed({tail, bytes - asked});
   return bytes;
+}
+
+// Both threads on one core (home_core.h) while a large message moves within this host. A segment that came in
+// came on the core of who sent it, but on the sending side some are our own.
+void TcpConnection::KeepTogether(size_t bytes, uint64_t message_bytes, bool sent) {
+  CountMoved(bytes);
+  if (!within_host_ || message_bytes < kTogetherMessageBytes) return;
+  moved_bytes_ += bytes;
+  if (moved_bytes_ < kTogetherBytes) return;
+  moved_bytes_ = 0;
+  HomeCore& home = loop().home_core();
+  if (!dialed()) return home.Settle(NowUs());
+  int core = -1;
+  socklen_t size = sizeof(core);
+  if (getsockopt(fd(), SOL_SOCKET, SO_INCOMING_CPU, &core, &size) != 0) return;
+  if (!sent || core != sched_getcpu()) home.Follow(core, NowUs());
 }
 
 size_t TcpConnection::DiscardPayload(size_t step_bytes, bool* drained) {
@@ -201,6 +225,7 @@ bool TcpConnection::WriteStep(size_t step_bytes) {
     if (errno != EAGAIN && errno != EINTR) FailErrno("lost the connection to", errno);
     return false;
   }
+  KeepTogether(static_cast<size_t>(sent), active_.front().frame.payload_bytes, true);
   Advance(static_cast<size_t>(sent));
   return static_cast<size_t>(sent) == asked;
 }

@@ -21,6 +21,7 @@ class TcpConnection : public StreamConnection {
   size_t TakePayload(ByteView bytes) override;
   bool IsShm() const override { return false; }
   void OnSocket(int fd) override;
+  void OnOpen() override;
   void DropBegun(Failure why) override;
   uint64_t NextTimerUs() const override;
   void OnTimers(uint64_t now_us) override;
@@ -32,12 +33,15 @@ class TcpConnection : public StreamConnection {
   size_t DiscardPayload(size_t step_bytes, bool* drained);
   size_t Received(ssize_t result);
   void LandInOrder(size_t bytes);
+  void KeepTogether(size_t bytes, uint64_t message_bytes, bool sent);
   void Refill(size_t step_bytes);
   bool WriteStep(size_t step_bytes);
   void Advance(size_t bytes);
 
   std::deque<OutFrame> active_;  // begun: the first ones are in the socket already, up to sent_bytes
   size_t active_bytes_ = 0;      // of active_, not yet in the socket
+  bool within_host_ = false;
+  size_t moved_bytes_ = 0;  // since the last KeepTogether that looked
 };
 
 }  // namespace larder::transport

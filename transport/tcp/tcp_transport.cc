@@ -44,8 +44,8 @@ class TcpTransport : public StreamTransport {
 
  protected:
   Error OpenListener(const std::string& address, int* fd, std::string* bound) override;
-  std::shared_ptr<StreamConnection> MakeConnection(std::shared_ptr<Loop> loop, std::string peer) override {
-    return std::make_shared<TcpConnection>(shared_, std::move(loop), std::move(peer));
+  std::shared_ptr<StreamConnection> MakeConnection(Loop* loop, std::string peer) override {
+    return std::make_shared<TcpConnection>(shared_, loop, std::move(peer));
   }
   std::string PeerName(int fd) override {
     SocketAddress there;
@@ -53,8 +53,7 @@ class TcpTransport : public StreamTransport {
     if (getpeername(fd, reinterpret_cast<sockaddr*>(&there.storage), &there.bytes) != 0) return "?";
     return AddressText(there);
   }
-  void Resolve(const std::string& address, std::shared_ptr<StreamConnection> connection,
-               std::shared_ptr<Loop> loop) override;
+  void Resolve(const std::string& address, std::shared_ptr<StreamConnection> connection, Loop* loop) override;
 
  private:
   Resolver resolver_;
@@ -91,7 +90,7 @@ Error TcpTransport::OpenListener(const std::string& address, int* fd, std::strin
 }
 
 void TcpTransport::Resolve(const std::string& address, std::shared_ptr<StreamConnection> connection,
-                           std::shared_ptr<Loop> loop) {
+                           Loop* loop) {
   std::vector<SocketAddress> found;
   const Error error = ResolveNow(address, true, false, &found);
   if (error.ok()) {

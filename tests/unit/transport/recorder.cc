@@ -51,21 +51,30 @@ void Recorder::Complain(const std::string& text) {
   if (complaint_.empty()) complaint_ = text;
 }
 
-void Recorder::OnThread() {
-  if (thread_ == std::thread::id{}) thread_ = std::this_thread::get_id();
-  if (thread_ != std::this_thread::get_id()) Complain("handler called on two threads");
-  if (closed_) Complain("handler called after OnClosed");
-}
+// A call of the handler: one at a time, none after the last.
+class Recorder::Call {
+ public:
+  explicit Call(Recorder* recorder) : recorder_(recorder) {
+    if (recorder->in_call_.exchange(true)) recorder->Complain("handler called on two threads at a time");
+    const std::thread::id here = std::this_thread::get_id(), before = recorder->thread_.exchange(here);
+    if (before != std::thread::id{} && before != here) recorder->moves_++;
+    if (recorder->closed_) recorder->Complain("handler called after OnClosed");
+  }
+  ~Call() { recorder_->in_call_ = false; }
+
+ private:
+  Recorder* const recorder_;
+};
 
 void Recorder::OnOpen(Connection& connection) {
-  OnThread();
+  const Call call(this);
   if (opened_.exchange(true)) Complain("OnOpen twice");
   if (on_open) on_open(connection);
 }
 
 bool Recorder::Place(Connection& connection, ByteView header, std::span<const uint64_t> segment_bytes,
                      Landing* landing) {
-  OnThread();
+  const Call call(this);
   if (on_place && !on_place(connection, header)) return false;
   segment_bytes_.assign(segment_bytes.begin(), segment_bytes.end());
   segment_landed_.assign(segment_bytes.size(), 0);
@@ -89,7 +98,7 @@ bool Recorder::Place(Connection& connection, ByteView header, std::span<const ui
 
 void Recorder::OnBytes(Connection& connection, uint64_t landing_id, uint32_t segment, uint64_t offset,
                        ByteView bytes) {
-  OnThread();
+  const Call call(this);
   if (bytes.empty() || bytes.size() > (1 << 20)) Complain("a step of " + std::to_string(bytes.size()));
   if (landing_id + 1 != next_landing_id_) Complain("bytes for another landing");
   if (segment >= segment_bytes_.size()) return Complain("bytes for segment " + std::to_string(segment));
@@ -103,7 +112,7 @@ void Recorder::OnBytes(Connection& connection, uint64_t landing_id, uint32_t seg
 }
 
 void Recorder::OnMessage(Connection& connection, ByteView header, uint64_t landing_id, bool landed) {
-  OnThread();
+  const Call call(this);
   Message message{Text(header), landing_id, landed, {}};
   if (landed && landing_id != 0) {
     if (segment_landed_ != segment_bytes_) Complain("a message before all of its bytes");
@@ -118,7 +127,7 @@ void Recorder::OnMessage(Connection& connection, ByteView header, uint64_t landi
 }
 
 void Recorder::OnSent(Connection& connection, uint64_t token, Failure failure) {
-  OnThread();
+  const Call call(this);
   {
     std::lock_guard<std::mutex> lock(mutex_);
     for (const auto& [seen, ignored] : sent_) {
@@ -131,13 +140,13 @@ void Recorder::OnSent(Connection& connection, uint64_t token, Failure failure) {
 }
 
 void Recorder::OnDiverted(Connection&, uint64_t landing_id) {
-  OnThread();
+  const Call call(this);
   std::lock_guard<std::mutex> lock(mutex_);
   diverted_.push_back(landing_id);
 }
 
 void Recorder::OnClosed(Connection&, const Error& why) {
-  OnThread();
+  const Call call(this);
   {
     std::lock_guard<std::mutex> lock(mutex_);
     why_ = why;

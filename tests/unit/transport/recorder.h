@@ -73,6 +73,8 @@ class Recorder : public Handler {
   bool opened() const { return opened_; }
   bool closed() const { return closed_; }
   size_t received() const { return received_; }
+  // How often the connection went from one thread to another.
+  int moves() const { return moves_; }
   size_t sent_count() const { return sent_count_; }
   uint64_t bytes_landed() const { return bytes_landed_; }
   Error why();
@@ -89,6 +91,10 @@ class Recorder : public Handler {
   std::atomic<size_t> received_{0}, sent_count_{0};
   std::atomic<uint64_t> bytes_landed_{0};
 
+  std::atomic<bool> in_call_{false};
+  std::atomic<std::thread::id> thread_{};
+  std::atomic<int> moves_{0};
+
   std::mutex mutex_;
   std::vector<Message> messages_;
   std::vector<std::pair<uint64_t, Failure>> sent_;
@@ -97,12 +103,11 @@ class Recorder : public Handler {
   std::string complaint_;
 
   // Of the connection's thread.
-  std::thread::id thread_{};
   std::vector<std::byte> memory_;
   std::vector<uint64_t> segment_bytes_;
   std::vector<uint64_t> segment_landed_;
   uint64_t next_landing_id_ = 1;
-  void OnThread();
+  class Call;
 };
 
 // Accepts all connections, each with a Recorder of its own made by `make`.

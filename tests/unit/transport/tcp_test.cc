@@ -1,6 +1,7 @@
 // tcp through the battery, and what only tcp has.
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -124,6 +125,90 @@ TEST(Tcp, ConnectTimesOutAndCanBeClosed) {
   EXPECT_EQ(handlers[4]->why().failure, Failure::kTimedOut);
   EXPECT_EQ(handlers[5]->why().failure, Failure::kCancelled);
   close(listener);
+}
+
+// Of three connections the first and the last are busy and were given to one of the two threads.
+TEST(Tcp, BusyConnectionsThatMetOnOneThreadPart) {
+  TcpFixture fixture;
+  Pair pair(fixture);
+  pair.acceptor.make = [] {
+    auto recorder = std::make_shared<Recorder>();
+    recorder->keep_payload = false;
+    return recorder;
+  };
+  std::shared_ptr<Recorder> handlers[3];
+  std::shared_ptr<Connection> connections[3];
+  for (int i = 0; i < 3; i++) {
+    handlers[i] = std::make_shared<Recorder>();
+    ConnectOptions options;
+    options.loop = i / 2;
+    connections[i] = pair.Connect(handlers[i], options);
+    ASSERT_TRUE(connections[i]);
+  }
+  const std::vector<std::byte> payload = Pattern(7, 4 << 20);
+  constexpr int kMessages = 64, kRuns = 20'000;
+  for (int i = 0; i < kMessages; i++) {
+    for (const int busy : {0, 2}) {
+      ASSERT_EQ(connections[busy]->Send(Parcel(std::to_string(i), payload, 4, 1 << 20, uint64_t(i) + 1)),
+                Failure::kNone);
+    }
+  }
+  // Work given to the connections meanwhile, from a thread of neither, runs once and in order.
+  std::atomic<int> ran[2] = {0, 0};
+  std::atomic<int> disordered{0};
+  for (int i = 0; i < kRuns; i++) {
+    for (const int at : {0, 1}) {
+      ASSERT_TRUE(pair.acceptor.connection(size_t(at) * 2)->Run([&ran, &disordered, at, i] {
+        if (ran[at].fetch_add(1) != i) disordered++;
+      }));
+    }
+    if (i % 100 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  const auto done = [&] {
+    return pair.acceptor.handler(0)->received() == kMessages &&
+           pair.acceptor.handler(2)->received() == kMessages && ran[0] == kRuns && ran[1] == kRuns;
+  };
+  ASSERT_TRUE(WaitFor(fixture, done));
+  EXPECT_EQ(disordered, 0);
+  EXPECT_GT(pair.acceptor.handler(0)->moves() + pair.acceptor.handler(2)->moves(), 0);
+  EXPECT_EQ(pair.acceptor.handler(1)->moves(), 0);
+  for (const size_t busy : {0, 2}) {
+    const auto messages = pair.acceptor.handler(busy)->messages();
+    for (int i = 0; i < kMessages; i++) ASSERT_EQ(messages[size_t(i)].header, std::to_string(i));
+    EXPECT_EQ(pair.acceptor.handler(busy)->complaint(), "");
+    EXPECT_EQ(pair.acceptor.handler(busy)->bytes_landed(), uint64_t{kMessages} * payload.size());
+  }
+  for (const int busy : {0, 2})
+    EXPECT_TRUE(WaitFor(fixture, [&] { return handlers[busy]->sent_count() == kMessages; }));
+}
+
+// Threads that were made to stay on a core get their affinity back once nothing moves any more.
+TEST(Tcp, ThreadsStayOnOneCoreOnlyWhileTheyMovePayload) {
+  TcpFixture fixture;
+  Pair pair(fixture);
+  pair.Open();
+  const std::vector<std::byte> payload = Pattern(3, 8 << 20);
+  ASSERT_EQ(pair.connection->Send(Parcel("large", payload, 1, 8 << 20, 1)), Failure::kNone);
+  ASSERT_TRUE(WaitFor(fixture, [&] { return pair.peer()->received() == 1; }));
+  cpu_set_t ours;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(ours), &ours), 0);
+  std::atomic<int> same{0};
+  for (const auto& connection : {pair.connection, pair.peer_connection()}) {
+    const auto free = [&] {
+      std::atomic<int> count{-1};
+      connection->Run([&] {
+        cpu_set_t theirs;
+        CPU_ZERO(&theirs);
+        sched_getaffinity(0, sizeof(theirs), &theirs);
+        count = CPU_EQUAL(&theirs, &ours) ? 1 : 0;
+      });
+      std::this_thread::sleep_for(
+          std::chrono::milliseconds(100));  // without news for longer than a loop waits
+      return count == 1;
+    };
+    if (WaitFor(fixture, free)) same++;
+  }
+  EXPECT_EQ(same, 2);
 }
 
 TEST(Tcp, MutatedStreamsCloseOnlyThemselves) {

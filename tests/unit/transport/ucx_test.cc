@@ -33,7 +33,9 @@ class UcxFixture : public Fixture {
 std::unique_ptr<Fixture> MakeUcxShmFixture() {
   return std::make_unique<UcxFixture>("tcp,self,posix,sysv,cma");
 }
-std::unique_ptr<Fixture> MakeUcxTcpFixture() { return std::make_unique<UcxFixture>("tcp,self"); }
+std::unique_ptr<Fixture> MakeUcxTcpFixture() {
+  return std::make_unique<UcxFixture>("tcp,self");
+}
 
 INSTANTIATE_TEST_SUITE_P(UcxShm, TransportBattery, testing::Values(&MakeUcxShmFixture));
 INSTANTIATE_TEST_SUITE_P(UcxShm, TransportPeerBattery, testing::Values(&MakeUcxShmFixture));
