@@ -3,8 +3,8 @@
 //
 // Threads. A connection belongs to one thread of its transport (its loop; loopback: whoever steps the
 // network). All Handler calls of a connection come from that thread, one at a time, in order. An accepted
-// connection that is busy may go to another thread between two calls, its Run()s in order with it. Send, Cancel,
-// Divert, Run and Close may be called from any thread, also from inside a Handler call.
+// connection that is busy may go to another thread between two calls, its Run()s in order with it. Send,
+// Cancel, Divert, Run and Close may be called from any thread, also from inside a Handler call.
 //
 // Order. Messages of one connection arrive whole and in the order in which Send accepted them.
 //
