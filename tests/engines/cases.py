@@ -120,8 +120,14 @@ class Hits(EngineCase):
         hits = [expected_hit(length) for length in self.LENGTHS]
         self.assertEqual([hits[at] for at in range(9)], [0, 32, 64, 64, 96, 128, 128, 160, 192])
         for name in ("reader", "sync"):
+            expired = shared("node").metric("larder_pins_expired_total")
             got = [shared(name).generate([each])[0] for each in prompts]
             self.assertEqual(got, list(zip(wanted, hits, strict=True)), name)
+            end = time.monotonic() + 10
+            while shared("node").metric('larder_pins{kind="soft"}') and time.monotonic() < end:
+                time.sleep(0.05)
+            self.assertEqual(shared("node").metric('larder_pins{kind="soft"}'), 0, "pins are left behind")
+            self.assertEqual(shared("node").metric("larder_pins_expired_total"), expired)
         self.assert_bytes_equal(shared("writer"), shared("reader"), shared("sync"), at_least=40)
 
     def test_prompts_that_part_ways_in_mid_block(self):

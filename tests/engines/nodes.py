@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import urllib.request
 
 from engine import ROOT
 
@@ -84,6 +85,12 @@ class Node:
             self.resume()
             self.kill()
         self.folder.cleanup()
+
+    def metric(self, line):
+        """The value of one line of /metrics, given up to the value."""
+        with urllib.request.urlopen(f"http://{self.report['http']}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+        return float(next(each for each in text.splitlines() if each.startswith(line + " ")).rsplit(" ", 1)[1])
 
     def flip_byte(self, pattern):
         """Flips a bit inside of `pattern` wherever the node's memory has it; how often."""

@@ -139,9 +139,9 @@ class Geometry(unittest.TestCase):
             self.assertEqual(geometry.usable_tokens(present, local, most), wanted, f"seed {seed}")
 
 
-def scheduler_side():
+def scheduler_side(client=None, space=None):
     """Without a cluster and without an engine."""
-    link = types.SimpleNamespace(client=None, space=lambda key: None, opened=lambda epoch: [])
+    link = types.SimpleNamespace(client=client, space=lambda key: space, opened=lambda epoch: [], where="nowhere")
     geometry = plan([Group(0, 8, 4, 32, 512)], 32)
     return SchedulerSide(geometry, options.Options(), link, "kv_both", 1, False, logging.getLogger("parts"))
 
@@ -164,6 +164,78 @@ class Requests(unittest.TestCase):
         for asked, wanted in ((250, 250.0), (1e300, 60000.0), (float("inf"), 0.0), (float("nan"), 0.0), (True, 0.0), (-1, 0.0)):
             request = types.SimpleNamespace(kv_transfer_params={"larder_wait_ms": asked})
             self.assertEqual(side._wait_ms(RequestState(request, "")), wanted, asked)
+
+
+class Pinning(unittest.TestCase):
+    """What was offered stays where it is until it has been loaded; a cluster that answers when it is told to."""
+
+    def setUp(self):
+        self.asked, self.answers, self.released = [], [], []
+        queue = types.SimpleNamespace(poll=self.poll)
+        client = types.SimpleNamespace(queue=lambda: queue, release=self.released.append)
+        space = types.SimpleNamespace(submit_match=self.match, touch=lambda *_, **__: None)
+        self.side = scheduler_side(client, space)
+
+    def match(self, queue, token, keys, *, pin_ms, **_):
+        self.assertGreater(pin_ms, 5000)  # the deadline of a load
+        self.asked.append((token, len(keys) // 32))
+
+    def poll(self, most, wait_ms):
+        taken, self.answers = self.answers, []
+        return taken
+
+    def answer(self, pin):
+        token, chunks = self.asked.pop(0)
+        result = types.SimpleNamespace(pin=pin, presence=[0] * chunks, estimates_us=[])
+        self.answers.append(types.SimpleNamespace(token=token, result=result))
+
+    def begin(self, name):
+        request = types.SimpleNamespace(
+            request_id=name,
+            block_hashes=[bytes([at] * 32) for at in range(32)],
+            num_tokens=1025,
+            num_prompt_tokens=1025,
+            status=None,
+        )
+        self.side.begin(request)
+        return request
+
+    def test_a_load_keeps_its_pin_until_it_has_ended(self):
+        request = self.begin("loaded")
+        self.answer(pin=7)
+        tokens, _ = self.side.offer(request, 0)
+        self.assertEqual(tokens, 1024)
+        self.side.allocated(request, (list(range(1, 33)),), tokens)
+        self.assertEqual(self.released, [])
+        done = types.SimpleNamespace(request="loaded", tokens=tokens, good=4, bad=0, took_ms=5, unreached=False)
+        self.side.heard(types.SimpleNamespace(loads=[done], stores=[]))
+        self.assertEqual(self.released, [7])
+        self.side.finish(request)
+        self.assertEqual(self.released, [7])
+
+    def test_a_request_that_ends_lets_go_of_its_pin(self):
+        request = self.begin("waiting")
+        self.answer(pin=8)
+        self.side.offer(request, 0)
+        self.side.finish(request)
+        self.assertEqual(self.released, [8])
+
+    def test_an_answer_that_comes_too_late_is_let_go(self):
+        request = self.begin("gone")
+        self.side.finish(request)
+        self.answer(pin=9)
+        cached = types.SimpleNamespace(new_block_ids=[])
+        self.side.step(
+            types.SimpleNamespace(total_num_scheduled_tokens=0, scheduled_cached_reqs=cached, num_scheduled_tokens={})
+        )
+        self.assertEqual(self.released, [9])
+
+    def test_new_weights_let_go_of_old_pins(self):
+        request = self.begin("old")
+        self.answer(pin=10)
+        self.side.offer(request, 0)
+        self.side.reset()
+        self.assertEqual(self.released, [10])
 
 
 class Habits(unittest.TestCase):

@@ -19,11 +19,14 @@ FETCHED = -1  # the completion of a prefetch, beside the rows of an answer
 
 
 class Lookup:
-    """One question about a chain: a match for each group, or a wait for all of them first."""
+    """One question about a chain: a match for each group, or a wait for all of them first. What is there stays there until
+    let_go(), or for pin_ms: it must not be evicted between the offer and the load."""
 
-    def __init__(self, request: str, chunks: int) -> None:
+    def __init__(self, request: str, chunks: int, release: Callable[[int], None], pin_ms: float) -> None:
         self.request = request  # whose prefix it is, by the engine's id
         self.chunks = chunks
+        self._release, self._pin_ms = release, pin_ms
+        self._pins: list[int] | None = []  # None: let go
         self.present: list[list[bool]] = []
         self.asked_s = time.monotonic()
         self.done_s = 0.0
@@ -65,8 +68,26 @@ class Lookup:
             rectangle = (0, group.layers, 0, geometry.head_groups)
             self._open += 1
             space.submit_match(
-                queue, (self, row), keys, groups=[group.number], rectangle=rectangle, deadline_ms=MATCH_MS
+                queue,
+                (self, row),
+                keys,
+                groups=[group.number],
+                rectangle=rectangle,
+                pin_ms=self._pin_ms,
+                deadline_ms=MATCH_MS,
             )
+
+    def let_go(self) -> None:
+        """The answer is of no use any more, or what it offered has been loaded."""
+        pins, self._pins = self._pins, None
+        for pin in pins or ():
+            self._release(pin)
+
+    def _pinned(self, pin: int) -> None:
+        if self._pins is None:
+            self._release(pin)
+        else:
+            self._pins.append(pin)
 
     def load_ms(self, chunk: int) -> float:
         """Until the chunk is here in all groups, as its nodes expect; 0: they say nothing."""
@@ -96,9 +117,11 @@ class Lookup:
             return
         self._open -= 1
         if callable(what):
-            if self._open == 0:
+            if self._open == 0 and self._pins is not None:
                 what()
             return
+        if result is not None and result.pin:
+            self._pinned(result.pin)
         presence = result.presence if result is not None else b""
         self._load_us[what] = result.estimates_us if result is not None else []
         self.present[what] = [each < 64 for each in presence] or [False] * self.chunks

@@ -14,6 +14,8 @@ class RequestState:
     request: Any  # the engine's
     lora: str  # digest of its adapter
     lookup: Lookup | None = None
+    loading: Lookup | None = None  # what is being loaded is what it has pinned
+    loads_open: int = 0  # jobs that no rank has reported yet
     asked: bool = False  # it has been looked up since it was last admitted
     local_tokens: int = 0  # computed here already when it was last offered something
     failed: bool = False  # a load failed once: never offer again, or it would go on for ever

@@ -17,7 +17,7 @@ from larder_kv.vllm.events import Events
 from larder_kv.vllm.geometry import NULL_BLOCK, Geometry, Group
 from larder_kv.vllm.identity import lora_digest
 from larder_kv.vllm.link import Link
-from larder_kv.vllm.lookups import FIRST_WAIT_MS, LATER_WAIT_MS, Lookup, drain
+from larder_kv.vllm.lookups import FIRST_WAIT_MS, FRESH_S, LATER_WAIT_MS, Lookup, drain
 from larder_kv.vllm.metadata import Done, Job, Run, StepMetadata, WorkerReport
 from larder_kv.vllm.options import Options
 from larder_kv.vllm.pace import Pace
@@ -83,6 +83,7 @@ class SchedulerSide:
         return self._consumes and not state.failed and not getattr(state.request, "skip_reading_prefix_cache", False)
 
     def _ask(self, state: RequestState) -> None:
+        self._drop_lookup(state)
         state.asked = True
         chunks = self._geometry.whole_chunks(len(state.hashes))
         client = self._link.client
@@ -91,14 +92,22 @@ class SchedulerSide:
         if self._queue is None:
             self._queue = client.queue()
         space = self._link.space((state.lora, self._epoch))
-        lookup = Lookup(state.request.request_id, chunks)
+        pin_ms = 1000 * FRESH_S + self._options.deadline_ms
+        lookup = Lookup(state.request.request_id, chunks, client.release, pin_ms)
         keys = self._geometry.keys(state.hashes, 0, chunks)
         try:
             lookup.begin(space, self._queue, self._geometry, keys, self._wait_ms(state))
         except larder_kv.Error:
+            lookup.let_go()
             return self._failed("a lookup")
         state.lookup = lookup
         self.counters.add(lookups=1)
+
+    def _drop_lookup(self, state: RequestState) -> None:
+        """Of a request that waits: the next offer asks anew."""
+        if state.lookup is not None:
+            state.lookup.let_go()
+        state.lookup, state.asked = None, False
 
     def _wait_ms(self, state: RequestState) -> float:
         """How long a decode node waits for a prefill that is under way. A proxy says it: {"larder_wait_ms": 10000}."""
@@ -206,11 +215,13 @@ class SchedulerSide:
                 self._loads.append(
                     Job(request.request_id, (state.lora, self._epoch), runs, external_tokens, deadline, not self._async)
                 )
+                state.loading, state.lookup = state.lookup, None
+                state.loads_open += self._ranks
             chunks = -(-tokens // self._geometry.chunk_tokens)
             space = self._link.space((state.lora, self._epoch))
             if space is not None:
                 self._hint(space.touch, self._geometry.keys(state.hashes, 0, chunks), usable=chunks)
-        state.lookup, state.asked = None, False  # after a preemption it is looked up anew
+        self._drop_lookup(state)  # after a preemption it is looked up anew
 
     def _hint(self, call: Callable[..., None], *arguments: Any, **more: Any) -> None:
         """One way, for all groups: what does not get through is no loss."""
@@ -319,6 +330,9 @@ class SchedulerSide:
             self._pace.loaded(done.tokens, done.took_ms)
         if state is None:
             return
+        state.loads_open -= 1
+        if state.loads_open == 0:
+            self._end_loading(state)
         if done.bad:
             state.failed = True
             state.present.clear()
@@ -326,6 +340,11 @@ class SchedulerSide:
         else:
             state.loaded_tokens = max(state.loaded_tokens, done.tokens)
         state.load_ms = max(state.load_ms, done.took_ms)
+
+    def _end_loading(self, state: RequestState) -> None:
+        if state.loading is not None:
+            state.loading.let_go()
+            state.loading = None
 
     def _stored(self, done: Done) -> None:
         if done.unreached:
@@ -350,6 +369,8 @@ class SchedulerSide:
         state = self._requests.get(request.request_id)
         if state is not None:
             state.finished = True
+            self._drop_lookup(state)
+            self._end_loading(state)
             self._end(state)
 
     def _end(self, state: RequestState) -> None:
@@ -382,7 +403,8 @@ class SchedulerSide:
         spaces = self._link.opened(self._epoch)
         self._epoch = secrets.randbits(62) + 1
         for state in self._requests.values():
-            state.lookup, state.asked, state.next_store = None, False, 0
+            self._drop_lookup(state)
+            state.next_store = 0
             state.present.clear()
             state.stale = state.stale or state.admitted
         if not spaces:
