@@ -13,6 +13,7 @@ import tempfile
 import time
 import types
 import unittest
+import unittest.mock
 
 import torch
 from engine import MODELS
@@ -35,7 +36,7 @@ from logged import logged
 from nodes import Node, free_port
 
 from larder_kv.engine.compatibility import lacking_calls
-from larder_kv.lmcache import LarderL2Adapter, compatibility
+from larder_kv.lmcache import LarderL2Adapter, compatibility, models
 from larder_kv.lmcache.locks import Locks
 
 PATIENCE_S = 60
@@ -465,6 +466,54 @@ class Faults(AdapterCase):
         self.assertFalse(result.is_successful())
         self.assertIn("ZeroDivisionError", "\n".join(lines))
         self.assert_does_nothing(adapter)
+
+
+class Weights(unittest.TestCase):
+    """What a model's name stands for, over time."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.file = pathlib.Path(self.folder.name) / "model.safetensors"
+        self.models = models.Models({"m": self.folder.name}, logging.getLogger("larder.test.weights"))
+        self.now = 1000.0
+        clock = unittest.mock.patch.object(models, "time", types.SimpleNamespace(monotonic=lambda: self.now))
+        clock.start()
+        self.addCleanup(clock.stop)
+
+    def settled(self):
+        """The digest once nothing is looked for any more."""
+        end = time.time() + PATIENCE_S
+        while True:
+            digest = self.models.digest("m")
+            if not self.models._models["m"].finding:
+                return digest or self.models.digest("m")
+            self.assertLess(time.time(), end)
+            time.sleep(0.01)
+
+    def test_weights_that_are_exchanged_end_it_for_their_model(self):
+        self.file.write_bytes(b"old" * 1000)
+        first = self.settled()
+        self.assertTrue(first)
+        self.now += models.LOOK_S
+        self.assertEqual(self.models.digest("m"), first)
+        self.file.write_bytes(b"new" * 1000)
+        self.now += models.LOOK_S
+        with self.assertLogs("larder.test.weights", "WARNING") as lines:
+            self.assertEqual(self.models.digest("m"), "")
+        self.assertIn("exchanged", lines.output[0])
+        self.file.write_bytes(b"old" * 1000)
+        self.now += models.RETRY_S
+        self.assertEqual(self.models.digest("m"), "")
+
+    def test_weights_that_were_not_there_are_looked_for_again(self):
+        with self.assertLogs("larder.test.weights", "WARNING"):
+            self.assertEqual(self.settled(), "")
+        self.file.write_bytes(b"here now")
+        self.now += models.RETRY_S / 2
+        self.assertEqual(self.settled(), "")
+        self.now += models.RETRY_S
+        self.assertTrue(self.settled())
 
 
 class Interface(unittest.TestCase):

@@ -59,7 +59,7 @@ class Guard:
             result, answered = call()
         except larder_kv.Error as error:
             self._log.debug("Larder: %s: %s", what, error)
-            result, answered = default, False
+            result, answered = default, isinstance(error, larder_kv.InvalidError)  # that says nothing about nodes
         except Exception as error:  # a fault of ours, or an interface that changed: it will not get better
             self.turn_off(f"{what}: {type(error).__name__}: {error}", error)
             return default

@@ -61,9 +61,13 @@ def files(folder: pathlib.Path) -> list[pathlib.Path]:
     return tensors or found
 
 
+def _stamp_of(paths: list[pathlib.Path]) -> str:
+    return hashlib.sha256("\n".join(f"{path.name} {_stamp(path)}" for path in paths).encode()).hexdigest()
+
+
 def digest_files(paths: list[pathlib.Path]) -> str:
     """SHA-256 over names, sizes and stretches of all bytes, as hexadecimal text."""
-    stamp = hashlib.sha256("\n".join(f"{path.name} {_stamp(path)}" for path in paths).encode()).hexdigest()
+    stamp = _stamp_of(paths)
     large = sum(path.stat().st_size for path in paths) >= KEEP_BYTES
     known = _known.get(stamp) or (_recall().get(stamp) if large else None)
     if known is None:
@@ -96,13 +100,22 @@ def locate(model: str, revision: str | None = None) -> str:
         ) from error
 
 
-def digest(location: str) -> str:
-    """Of a folder or a single file. FileNotFoundError when there are no weights."""
+def _find(location: str) -> list[pathlib.Path]:
     path = pathlib.Path(location)
     found = [path] if path.is_file() else files(path) if path.is_dir() else []
     if not found:
         raise FileNotFoundError(f"{location} has no weights ({', '.join(WEIGHTS)})")
-    return digest_files(found)
+    return found
+
+
+def digest(location: str) -> str:
+    """Of a folder or a single file. FileNotFoundError when there are no weights."""
+    return digest_files(_find(location))
+
+
+def stamp(location: str) -> str:
+    """Changes whenever the digest may have changed, and costs no reading. FileNotFoundError like digest."""
+    return _stamp_of(_find(location))
 
 
 def adapter_digest(folder: str) -> str:
