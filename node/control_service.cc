@@ -228,7 +228,7 @@ class Service final : public api::Control::Service {
       if (!info.ok()) return FromStatus(info.status());
       if (!access.MaySee(info->tenant)) return FromStatus(NotThere());
     }
-    const Result<uint64_t> removed = node->Clear(name_space);
+    const Result<uint64_t> removed = node->Clear(name_space, [context] { return context->IsCancelled(); });
     if (!removed.ok()) return FromStatus(removed.status());
     out->set_removed_blocks(removed.value());
     const Result<NamespaceInfo> info = Find(node, name_space);

@@ -21,6 +21,8 @@ namespace {
 
 constexpr auto kDrainPoll = std::chrono::milliseconds(2);
 constexpr auto kDurablePoll = std::chrono::microseconds(200);
+constexpr auto kDurablePollMax = std::chrono::microseconds(10'000);
+constexpr auto kDurableMax = std::chrono::seconds(60);
 // Table pushes and pings beside the answers to requests.
 constexpr uint32_t kOtherMessagesMax = 64;
 
@@ -282,13 +284,21 @@ Result<std::vector<NamespaceInfo>> Node::Namespaces() const {
   return out;
 }
 
-Result<uint64_t> Node::Clear(const Namespace& name_space) {
+Result<uint64_t> Node::Clear(const Namespace& name_space, const std::function<bool()>& gone) {
   Result<uint64_t> out = kStopped;
   uint64_t durable = 0;
   impl_->owner->Call([&](Owner& owner) { out = owner.ClearNamespace(name_space, &durable); });
+  const auto end = std::chrono::steady_clock::now() + kDurableMax;
+  auto pause = kDurablePoll;
   bool done = durable == 0;
   while (!done && impl_->owner->Call([&](Owner& owner) { done = owner.IsDurable(durable); }) && !done) {
-    std::this_thread::sleep_for(kDurablePoll);
+    if ((gone && gone()) || std::chrono::steady_clock::now() > end) {
+      return Status(
+          Code::kTimedOut,
+          "cleared here, but the disk or a node that got blocks of it has not confirmed yet: clear again");
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, kDurablePollMax);
   }
   return out;
 }

@@ -230,5 +230,22 @@ TEST(HandOver, ARemoveIsNotAnsweredWhileAReceiverCannotBeAsked) {
   EXPECT_FALSE(here.Receive(300).has_value());
 }
 
+TEST(HandOver, AClearThatCannotBeConfirmedEndsWithWhoWaitsForIt) {
+  Pair pair;
+  RawClient here(pair.from.address());
+  here.Begin();
+  const std::vector<ChainHash> hashes = Pair::Put(&here, 1, 10);
+  const Namespace space = pair.from.node->Namespaces().value().at(0).name_space;
+  pair.from.node->BeginDrain(false);
+  HandOver hand_over(pair.from.node.get(), {.budget_us = kPatienceUs});
+  hand_over.Wait();
+  pair.to.node->Stop();
+  int asked = 0;
+  const Result<uint64_t> cleared = pair.from.node->Clear(space, [&asked] { return ++asked == 3; });
+  EXPECT_EQ(cleared.status().code(), Code::kTimedOut);
+  EXPECT_EQ(asked, 3);
+  EXPECT_EQ(HitsOf(&here, hashes), 0u);
+}
+
 }  // namespace
 }  // namespace larder::node
