@@ -112,6 +112,11 @@ void Owner::State::Leave(uint32_t entry, Presence reason) {
     const bool for_memory =
         reason == Presence::kEvicted || reason == Presence::kNotAdmitted || reason == Presence::kDiskBehind;
     for_memory ? PolicyOf(entry).Evict(entry, key) : PolicyOf(entry).Remove(entry);
+  } else if (reason == Presence::kRemoved) {
+    // Its copy on SSD can only go once it is there, and a crash in between would bring it back.
+    const uint64_t token = ++last_id;
+    undurable.insert(token);
+    removed_on_its_way.emplace(entry, token);
   }
   index.Hide(entry);
   if (!e.pinned()) FreeEntry(entry);

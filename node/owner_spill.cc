@@ -147,6 +147,11 @@ void Owner::State::OnWritten(uint64_t token, bool stored) {
     const uint32_t cold = SsdPiece({e.space, e.hash, e.group}, e.rectangle);
     if (cold != kNone) ssd->Remove(cold);
   }
+  if (const auto removed = removed_on_its_way.find(entry); removed != removed_on_its_way.end()) {
+    const uint64_t answer = removed->second;
+    removed_on_its_way.erase(removed);
+    stored ? ssd->Barrier(answer) : OnDurable(answer);
+  }
   e.spilling = 0;
   UnpinHard(entry);
 }

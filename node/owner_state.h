@@ -411,6 +411,8 @@ struct Owner::State : private ssd::TierSink {
   std::unordered_map<uint64_t, std::vector<DurableReply>> durable_replies;
   std::unordered_map<uint32_t, uint32_t> number_of_space;  // the tier's number of a namespace -> ours
   std::set<uint64_t> undurable;                            // tokens that SSD has not answered
+  std::unordered_map<uint32_t, uint64_t>
+      removed_on_its_way;  // entries that were being written, and their tokens
 
   OwnerStats counts;  // the monotonic ones
 };

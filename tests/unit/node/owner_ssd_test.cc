@@ -342,6 +342,28 @@ TEST(OwnerSsd, WhatIsRemovedWhileItGoesDownDoesNotComeBack) {
   rig.test->Check();
 }
 
+TEST(OwnerSsd, AnsweredMeansGoneAlsoWhereACrashComesRightAfter) {
+  Rig rig;
+  uint64_t key = 0;
+  for (; key < 200 && rig.stats().spilling_bytes == 0; rig.test->now_us += 1000) {
+    ++key;
+    ASSERT_EQ(rig.test->Put(rig.session, rig.number, rig.Block(key)), PutState::kStored);
+  }
+  ASSERT_GT(rig.stats().spilling_bytes, 0u);
+  Remove remove{rig.number, {0}, {}};
+  for (uint64_t each = 1; each <= key; ++each) remove.hashes.push_back(HashOf(each));
+  const uint64_t id = rig.test->Send(rig.session, Verb::kRemove, remove);
+  EXPECT_FALSE(rig.test->Answered(rig.session, id));
+  int steps = 0;
+  while (!rig.test->Answered(rig.session, id)) {
+    ASSERT_LT(++steps, 1000);
+    rig.test->RunDisks(1);
+  }
+  rig.Start();
+  for (uint64_t each = 1; each <= key; ++each) EXPECT_FALSE(IsHit(rig.Get(each).presence)) << each;
+  rig.test->Check();
+}
+
 TEST(OwnerSsd, WhatIsRemovedWhileItComesUpDoesNotComeBack) {
   Rig rig;
   rig.Put(1, 200);
