@@ -265,8 +265,9 @@ void SimClient::BeginOther(const std::vector<ChainHash>& chain, uint64_t dice) {
   } else if (dice < 92) {
     WaitRequest request;
     request.chain = pending->chain;
-    pending->kind = client::Kind::kWait;
-    auto made = client::MakeWait(handle_, request);
+    const bool prefetch = random_() % 3 == 0;
+    pending->kind = prefetch ? client::Kind::kPrefetch : client::Kind::kWait;
+    auto made = prefetch ? client::MakePrefetch(handle_, request) : client::MakeWait(handle_, request);
     Submit(std::move(made), std::move(pending));
   } else if (dice < 97) {
     TouchRequest touch;

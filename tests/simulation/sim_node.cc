@@ -10,6 +10,7 @@ namespace larder::simulation {
 
 namespace {
 constexpr uint64_t kOwnerDelayMaxUs = 20;
+constexpr uint64_t kDiskPollMaxUs = 200;
 constexpr size_t kMailboxMax = 4096;
 constexpr uint64_t kUnixMsAtStart = 1'700'000'000'000;
 }  // namespace
@@ -49,7 +50,17 @@ SimNode::SimNode(transport::loopback::Network* network, const SimNodeOptions& op
     : network_(network), options_(options), random_(seed), self_(std::make_shared<SimNode*>(this)) {
   node::OwnerOptions owner = options.owner;
   owner.seed = random_();
-  owner_ = std::make_unique<node::Owner>(owner, &slabs_, this);
+  std::unique_ptr<node::ssd::SsdTier> ssd;
+  if (options.media != nullptr) {
+    auto disk =
+        std::make_unique<testing::SimDisk>(options.media, random_(), options.ssd_sync, options.disk_faults);
+    disk_ = disk.get();
+    std::vector<std::unique_ptr<node::ssd::Disk>> disks;
+    disks.push_back(std::move(disk));
+    ssd = std::make_unique<node::ssd::SsdTier>(
+        node::ssd::TierOptions{.append_bytes = 256 << 10, .seed = random_()}, std::move(disks));
+  }
+  owner_ = std::make_unique<node::Owner>(owner, &slabs_, this, std::move(ssd));
   shared_->owner = this;
   shared_->node_id = options.name;
   shared_->incarnation = incarnation;
@@ -59,6 +70,7 @@ SimNode::SimNode(transport::loopback::Network* network, const SimNodeOptions& op
   std::string bound;
   const transport::Error error = transport_->Listen(options.name + ":7400", this, &bound);
   LARDER_CHECK(error.ok());
+  if (disk_ != nullptr) PollDisk();
 }
 
 SimNode::~SimNode() {
@@ -69,8 +81,24 @@ SimNode::~SimNode() {
 void SimNode::Die() {
   if (self_ != nullptr) *self_ = nullptr;
   self_.reset();
+  if (disk_ != nullptr) disk_->Die(&random_);
+  disk_ = nullptr;
   peers_.clear();
   mailbox_.clear();
+}
+
+void SimNode::HealDisk() {
+  if (disk_ != nullptr) disk_->faults = {};
+}
+
+// What the disk has done since the last time, at times drawn from the seed.
+void SimNode::PollDisk() {
+  const uint64_t now_us = network_->now_us();
+  owner_->OnDisk(now_us, kUnixMsAtStart + now_us / 1000);
+  ArmTimer();
+  network_->At(now_us + 50 + random_() % kDiskPollMaxUs, [self = self_] {
+    if (*self != nullptr) (*self)->PollDisk();
+  });
 }
 
 Bytes SimNode::EncodedTable() {

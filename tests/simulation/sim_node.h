@@ -12,6 +12,7 @@
 
 #include "node/owner.h"
 #include "node/session.h"
+#include "tests/support/sim_disk.h"
 #include "transport/loopback/loopback.h"
 
 namespace larder::simulation {
@@ -37,17 +38,23 @@ struct SimNodeOptions {
   NodeTable table;
   node::OwnerOptions owner;
   uint32_t requests_max = 64;
+  testing::SimMedia* media = nullptr;  // its SSD, which outlives it; nullptr: it has none
+  testing::SimFaults disk_faults;
+  bool ssd_sync = false;
 };
 
-// One life of a node: destroyed by a crash, made anew (and empty) by a restart.
+// One life of a node: destroyed by a crash, made anew by a restart, with what its SSD has kept.
 class SimNode final : public node::OwnerPort, public node::Outbox, public transport::Acceptor {
  public:
   SimNode(transport::loopback::Network* network, const SimNodeOptions& options, uint64_t seed,
           uint64_t incarnation);
   ~SimNode() override;
 
-  // After Network::Crash of its host: nothing of it runs any more.
+  // After Network::Crash of its host: nothing of it runs any more; writes under way have moved some of their
+  // bytes.
   void Die();
+  // Disks are healthy from now on.
+  void HealDisk();
 
   node::Owner& owner() { return *owner_; }
   uint64_t memory_bytes() const { return slabs_.bytes(); }
@@ -76,6 +83,7 @@ class SimNode final : public node::OwnerPort, public node::Outbox, public transp
   void WakeOwner();
   void RunOwner();
   void ArmTimer();
+  void PollDisk();
   void CheckBlock(node::SessionId session, const node::Verify& verify);
 
   transport::loopback::Network* const network_;
@@ -85,6 +93,7 @@ class SimNode final : public node::OwnerPort, public node::Outbox, public transp
   std::shared_ptr<SimNode*> self_;
   HeapSlabs slabs_;
   std::shared_ptr<node::SessionShared> shared_ = std::make_shared<node::SessionShared>();
+  testing::SimDisk* disk_ = nullptr;  // the owner's
   std::unique_ptr<node::Owner> owner_;
   std::unique_ptr<transport::Transport> transport_;
   std::unordered_map<node::SessionId, Peer> peers_;

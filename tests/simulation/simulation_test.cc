@@ -2,8 +2,9 @@
 // cores, over loopback in virtual time. All of it is production code but threads, sockets, memfds and clocks.
 //
 // Faults that it injects, and that everything must survive: delay, connections that break in mid-payload,
-// flipped bits, links that stall, one-way and two-way partitions, hosts that crash and come back empty, hosts
-// that hang.
+// flipped bits, links that stall, one-way and two-way partitions, hosts that crash and come back (empty, or
+// with what their SSD has kept: writes under way are torn, a power cut loses what was not synced, bits rot),
+// hosts that hang, disks that fail to read and to write, that are full, and that answer late.
 //
 // What must hold, checked while it runs and at its end: no hit has a wrong byte, no operation outlives its
 // deadline, nothing is written after completion, bytes in flight, mailboxes and memory stay under their
@@ -32,7 +33,7 @@ constexpr uint64_t kSettleUs = 12'000'000;
 
 struct Tally {
   uint64_t operations = 0, hits = 0, corrupt = 0, bytes = 0, crashes = 0, resets = 0, flipped = 0,
-           evicted = 0;
+           evicted = 0, spilled = 0, cold_reads = 0;
 };
 
 class Cluster {
@@ -48,7 +49,11 @@ class Cluster {
     table_.epoch = 1;
     table_.Normalize();
     network_.SetLinks(DrawLink(true));
-    for (int i = 0; i < kNodes; i++) StartNode(i);
+    for (int i = 0; i < kNodes; i++) {
+      sync_[i] = random_() % 2 == 0;
+      NewDisk(i);
+      StartNode(i);
+    }
     for (int i = 0; i < kClients; i++) {
       SimClientOptions options;
       options.name = "c" + std::to_string(i);
@@ -93,6 +98,12 @@ class Cluster {
     return link;
   }
 
+  void NewDisk(int i) {
+    media_[i].reset();
+    const auto segments = static_cast<uint32_t>(4 + random_() % 8);
+    if (random_() % 4 != 0) media_[i] = std::make_unique<testing::SimMedia>(1 << 20, segments);
+  }
+
   void StartNode(int i) {
     SimNodeOptions options;
     options.name = "n" + std::to_string(i);
@@ -102,6 +113,14 @@ class Cluster {
     options.owner.ticket_stall_us = 300'000;
     options.owner.waited_keys_max = 256;
     options.owner.scrub_bytes_per_s = random_() % 2 * (1 << 20);
+    options.owner.spill_below_percent = static_cast<uint32_t>(20 + random_() % 30);  // of very little
+    options.owner.spill_until_percent = options.owner.spill_below_percent + 10;
+    options.media = media_[i].get();
+    options.ssd_sync = sync_[i];
+    options.disk_faults.read_error_percent = random_() % 4 == 0 ? static_cast<uint32_t>(random_() % 5) : 0;
+    options.disk_faults.write_error_percent = random_() % 8 == 0 ? static_cast<uint32_t>(random_() % 5) : 0;
+    options.disk_faults.done_percent = static_cast<uint32_t>(5 + random_() % 90);
+    if (random_() % 8 == 0) options.disk_faults.segments_full = static_cast<uint32_t>(random_() % 6);
     nodes_[i] = std::make_unique<SimNode>(&network_, options, random_(), ++incarnation_);
   }
 
@@ -112,10 +131,11 @@ class Cluster {
     switch (random_() % 7) {
       case 0:
         if (nodes_[i] == nullptr) break;
-        tally_.evicted += nodes_[i]->owner().stats().evicted;
+        Count(nodes_[i]->owner().stats());
         network_.Crash(node);
         nodes_[i]->Die();
         nodes_[i].reset();
+        AfterCrash(i);
         network_.At(network_.now_us() + random_() % 500'000, [this, i] {
           if (nodes_[i] == nullptr) StartNode(i);
         });
@@ -142,6 +162,21 @@ class Cluster {
     }
   }
 
+  // What becomes of its disk: mostly nothing more; the power fails, bits rot, it is exchanged for an empty
+  // one.
+  void AfterCrash(int i) {
+    if (media_[i] != nullptr && random_() % 4 == 0) media_[i]->PowerCut(&random_);
+    for (uint64_t flips = random_() % 8; media_[i] != nullptr && flips > 6; flips--)
+      media_[i]->FlipBit(&random_);
+    if (random_() % 4 == 0) NewDisk(i);
+  }
+
+  void Count(const node::OwnerStats& stats) {
+    tally_.evicted += stats.evicted;
+    tally_.spilled += stats.spilled;
+    tally_.cold_reads += stats.ssd.reads;
+  }
+
   void Cut(const std::string& from, const std::string& to) {
     network_.Cut(from, to, true);
     network_.At(network_.now_us() + random_() % 800'000, [this, from, to] { network_.Cut(from, to, false); });
@@ -150,6 +185,9 @@ class Cluster {
   void Heal() {
     network_.SetLinks(DrawLink(false));
     for (auto& client : clients_) client->ReleasePins();
+    for (auto& node : nodes_) {
+      if (node != nullptr) node->HealDisk();
+    }
   }
 
   std::string Check(bool deep) {
@@ -188,7 +226,7 @@ class Cluster {
       }
       const std::string broken = nodes_[i]->Check();
       if (!broken.empty()) return broken;
-      tally_.evicted += stats.evicted;
+      Count(stats);
     }
     tally_.crashes = network_.stats().crashes;
     tally_.resets = network_.stats().resets;
@@ -200,6 +238,8 @@ class Cluster {
   Network network_;
   Universe universe_;
   NodeTable table_;
+  std::unique_ptr<testing::SimMedia> media_[kNodes];  // outlive the nodes
+  bool sync_[kNodes] = {};
   std::unique_ptr<SimNode> nodes_[kNodes];
   std::vector<std::unique_ptr<SimClient>> clients_;
   uint64_t incarnation_ = 0;
@@ -215,6 +255,8 @@ void Add(Tally* sum, const Tally& one) {
   sum->resets += one.resets;
   sum->flipped += one.flipped;
   sum->evicted += one.evicted;
+  sum->spilled += one.spilled;
+  sum->cold_reads += one.cold_reads;
 }
 
 // That the run can fail: flipped bits must be seen as wrong bytes where nobody verifies.
@@ -263,14 +305,15 @@ int Main(int argc, char** argv) {
   }
   std::printf(
       "%llu seeds, %llu failed: %llu operations, %llu hits, %llu MiB checked, %llu found corrupt, "
-      "%llu flipped bits, %llu resets, %llu crashes, %llu evictions\n",
+      "%llu flipped bits, %llu resets, %llu crashes, %llu evictions, %llu to SSD, %llu read from it\n",
       static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(failed),
       static_cast<unsigned long long>(sum.operations), static_cast<unsigned long long>(sum.hits),
       static_cast<unsigned long long>(sum.bytes >> 20), static_cast<unsigned long long>(sum.corrupt),
       static_cast<unsigned long long>(sum.flipped), static_cast<unsigned long long>(sum.resets),
-      static_cast<unsigned long long>(sum.crashes), static_cast<unsigned long long>(sum.evicted));
-  const bool idle =
-      seeds >= 100 && (sum.hits == 0 || sum.flipped == 0 || sum.crashes == 0 || sum.evicted == 0);
+      static_cast<unsigned long long>(sum.crashes), static_cast<unsigned long long>(sum.evicted),
+      static_cast<unsigned long long>(sum.spilled), static_cast<unsigned long long>(sum.cold_reads));
+  const bool idle = seeds >= 100 && (sum.hits == 0 || sum.flipped == 0 || sum.crashes == 0 ||
+                                     sum.evicted == 0 || sum.spilled == 0 || sum.cold_reads == 0);
   if (idle) std::printf("nothing was tested: a fault or a hit that the run is about never happened\n");
   return failed != 0 || idle ? 1 : 0;
 }
