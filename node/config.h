@@ -80,6 +80,8 @@ namespace larder::node {
     "folder for this node's id and the last node table, so that it serves also when it restarts while etcd is away; empty: not kept") \
   X(Path,     credentials,    "credentials",    "",    "0", "4096", \
     "TOML file of [[credentials]] (name, token, tenant); empty: those of the config file; none at all: everybody may come") \
+  X(Path,     tenants,        "tenants",        "",    "0", "4096", \
+    "TOML file of [[tenants]] (name, ttl); empty: those of the config file; none at all: no limits") \
   X(Bytes,    memory_bytes,   "memory",         "1GiB", "4MiB", "1024PiB", \
     "memory for blocks, their headers included") \
   X(Bytes,    slab_bytes,     "slab_bytes",     "0",   "0", "64GiB", \
@@ -216,6 +218,7 @@ struct LoadedConfig {
   std::string output;
   Config config = DefaultConfig();
   std::vector<Credential> credentials;
+  std::vector<TenantLimits> tenants;
   std::map<std::string, std::string, std::less<>>
       sources;  // knob -> "--memory", "LARDER_MEMORY", "larder.toml:3"
 };

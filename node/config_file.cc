@@ -1,4 +1,4 @@
-// The config file: TOML, flat keys, and [[credentials]].
+// The config file: TOML, flat keys, [[credentials]] and [[tenants]].
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -8,6 +8,7 @@
 #include <toml++/toml.h>
 
 #include "node/config_load.h"
+#include "proto/units.h"
 
 namespace larder::node {
 namespace {
@@ -57,33 +58,81 @@ Result<std::string> TextOf(const Knob& knob, const toml::node& node) {
   return Invalid("its value has the wrong type; it may be " + knob.range() + ", in quotes");
 }
 
-Result<std::vector<Credential>> CredentialsOf(const std::string& path, const toml::node& node) {
+// The tables of [[name]], each of texts under these fields.
+using TextTable = std::map<std::string, std::string, std::less<>>;
+Result<std::vector<TextTable>> TablesOf(const std::string& path, const std::string& name,
+                                        std::span<const std::string> fields, const toml::node& node) {
+  std::string listed;
+  for (const std::string& field : fields) listed += (listed.empty() ? "" : ", ") + field;
   const toml::array* list = node.as_array();
   if (list == nullptr || !list->is_homogeneous(toml::node_type::table)) {
-    return Invalid(Place(path, node) + ": write credentials as [[credentials]] with name, token and tenant");
+    return Invalid(Place(path, node) + ": write " + name + " as [[" + name + "]] with " + listed);
   }
-  static const std::string kFields[] = {"name", "token", "tenant"};
-  std::vector<Credential> out;
+  const std::string one = name.substr(0, name.size() - 1);
+  std::vector<TextTable> out;
   for (const toml::node& item : *list) {
-    Credential one;
+    TextTable& table = out.emplace_back();
     for (const auto& [key, value] : *item.as_table()) {
-      std::string* field = key == "name"     ? &one.name
-                           : key == "token"  ? &one.token
-                           : key == "tenant" ? &one.tenant
-                                             : nullptr;
-      if (field == nullptr) {
-        const std::string nearest = Nearest(key.str(), kFields);
-        return Invalid(Place(path, value) + ": a credential has no \"" + std::string(key.str()) + "\"; " +
-                       (nearest.empty() ? "it has name, token, tenant" : "did you mean " + nearest + "?"));
+      if (std::ranges::find(fields, key.str()) == fields.end()) {
+        const std::string nearest = Nearest(key.str(), fields);
+        return Invalid(Place(path, value) + ": a " + one + " has no \"" + std::string(key.str()) + "\"; " +
+                       (nearest.empty() ? "it has " + listed : "did you mean " + nearest + "?"));
       }
       const auto* text = value.as_string();
       if (text == nullptr)
         return Invalid(Place(path, value) + ": " + std::string(key.str()) + " is a text in quotes");
-      *field = text->get();
+      table[std::string(key.str())] = text->get();
     }
-    out.push_back(std::move(one));
   }
   return out;
+}
+
+Result<std::vector<Credential>> CredentialsOf(const std::string& path, const toml::node& node) {
+  static const std::string kFields[] = {"name", "token", "tenant"};
+  Result<std::vector<TextTable>> tables = TablesOf(path, "credentials", kFields, node);
+  if (!tables.ok()) return tables.status();
+  std::vector<Credential> out;
+  for (TextTable& table : tables.value()) out.push_back({table["name"], table["token"], table["tenant"]});
+  return out;
+}
+
+Result<std::vector<TenantLimits>> TenantsOf(const std::string& path, const toml::node& node) {
+  static const std::string kFields[] = {"name", "ttl"};
+  Result<std::vector<TextTable>> tables = TablesOf(path, "tenants", kFields, node);
+  if (!tables.ok()) return tables.status();
+  std::vector<TenantLimits> out;
+  for (const TextTable& table : tables.value()) {
+    TenantLimits& limits = out.emplace_back();
+    const auto name = table.find("name");
+    if (name == table.end()) {
+      return Invalid(Place(path, node) +
+                     ": a tenant needs a name; \"\" is who names no tenant, \"*\" every " +
+                     "tenant without limits of its own");
+    }
+    limits.name = name->second;
+    for (const auto& [field, text] : table) {
+      if (field == "name") continue;
+      const Result<uint64_t> value = ParseDurationUs(text);
+      if (!value.ok()) {
+        return Invalid(path + ": tenant \"" + limits.name + "\": " + field + ": " + value.status().text());
+      }
+      limits.ttl_us = value.value();
+    }
+  }
+  return out;
+}
+
+// Of a file that may hold nothing but tables of this name.
+Result<toml::table> OnlyTables(const std::string& path, const std::string& name, const std::string& without) {
+  Result<toml::table> table = ReadToml(path);
+  if (!table.ok()) return table.status();
+  for (const auto& [key, node] : table.value()) {
+    if (key == name) continue;
+    return Invalid(Place(path, node) + ": only [[" + name + "]] may stand in a " + name + " file, not \"" +
+                   std::string(key.str()) + "\"");
+  }
+  if (table.value().get(name) == nullptr) return Invalid(path + " has no [[" + name + "]]; " + without);
+  return table;
 }
 
 }  // namespace
@@ -97,6 +146,12 @@ Status ApplyFile(const std::string& path, LoadedConfig* loaded) {
       Result<std::vector<Credential>> read = CredentialsOf(path, node);
       if (!read.ok()) return read.status();
       loaded->credentials = std::move(read).value();
+      continue;
+    }
+    if (name == "tenants" && node.is_array()) {
+      Result<std::vector<TenantLimits>> read = TenantsOf(path, node);
+      if (!read.ok()) return read.status();
+      loaded->tenants = std::move(read).value();
       continue;
     }
     const Knob* knob = FindKnob(name);
@@ -117,18 +172,15 @@ Status ApplyFile(const std::string& path, LoadedConfig* loaded) {
 }
 
 Result<std::vector<Credential>> ReadCredentials(const std::string& path) {
-  Result<toml::table> table = ReadToml(path);
+  Result<toml::table> table = OnlyTables(path, "credentials", "a node that trusts everybody names no file");
   if (!table.ok()) return table.status();
-  for (const auto& [key, node] : table.value()) {
-    if (key != "credentials") {
-      return Invalid(Place(path, node) + ": only [[credentials]] may stand in a credentials file, not \"" +
-                     std::string(key.str()) + "\"");
-    }
-  }
-  const toml::node* node = table.value().get("credentials");
-  if (node == nullptr)
-    return Invalid(path + " has no [[credentials]]; a node that trusts everybody names no file");
-  return CredentialsOf(path, *node);
+  return CredentialsOf(path, *table.value().get("credentials"));
+}
+
+Result<std::vector<TenantLimits>> ReadTenants(const std::string& path) {
+  Result<toml::table> table = OnlyTables(path, "tenants", "a node without limits names no file");
+  if (!table.ok()) return table.status();
+  return TenantsOf(path, *table.value().get("tenants"));
 }
 
 }  // namespace larder::node

@@ -107,6 +107,19 @@ Status ApplyEnvironment(const char* const* environment, Given* given, LoadedConf
   return Status::Ok();
 }
 
+Status TakeTenantsFile(LoadedConfig* loaded) {
+  const std::string& path = loaded->config.tenants;
+  if (path.empty()) return Status::Ok();
+  if (!loaded->tenants.empty()) {
+    return Invalid("[[tenants]] stand in the config file and a file is named by tenants = \"" + path +
+                   "\"; keep one of them");
+  }
+  Result<std::vector<TenantLimits>> read = ReadTenants(path);
+  if (!read.ok()) return read.status();
+  loaded->tenants = std::move(read).value();
+  return Status::Ok();
+}
+
 }  // namespace
 
 bool IsServiceVariable(std::string_view name) {
@@ -183,6 +196,8 @@ Result<LoadedConfig> LoadConfig(int argc, const char* const* argv, const char* c
       loaded.credentials = std::move(read).value();
     }
     LARDER_RETURN_IF_ERROR(CheckCredentials(loaded.credentials));
+    LARDER_RETURN_IF_ERROR(TakeTenantsFile(&loaded));
+    LARDER_RETURN_IF_ERROR(CheckTenants(loaded.tenants));
     LARDER_RETURN_IF_ERROR(TakeOwnEntry(&loaded));
     LARDER_RETURN_IF_ERROR(CheckConfig(loaded.config));
     if (given.print_config) {

@@ -17,6 +17,8 @@ bool IsServiceVariable(std::string_view name);
 Status ApplyFile(const std::string& path, LoadedConfig* loaded);
 // Reads [[credentials]] of a file of its own.
 Result<std::vector<Credential>> ReadCredentials(const std::string& path);
+// The same for [[tenants]].
+Result<std::vector<TenantLimits>> ReadTenants(const std::string& path);
 // Names and tokens are there, short enough and used once.
 Status CheckCredentials(const std::vector<Credential>& credentials);
 

@@ -3,6 +3,7 @@
 
 #include "node/config_load.h"
 #include "node/version.h"
+#include "proto/units.h"
 
 namespace larder::node {
 namespace {
@@ -79,6 +80,8 @@ std::string HelpText() {
 std::string PrintConfig(const LoadedConfig& loaded) {
   std::string out = "# " + VersionText() + "\n";
   for (const Knob& knob : Knobs()) {
+    // The tables below are under the same key.
+    if (knob.name == "tenants" && loaded.config.tenants.empty() && !loaded.tenants.empty()) continue;
     const auto source = loaded.sources.find(knob.name);
     out += "\n# " + std::string(knob.help) + "\n# " + knob.range() + "; from " +
            (source == loaded.sources.end() ? "default" : source->second) + "\n" + std::string(knob.name) +
@@ -87,6 +90,12 @@ std::string PrintConfig(const LoadedConfig& loaded) {
   for (const Credential& one : loaded.credentials) {
     out += "\n# [[credentials]] name = " + Quoted(one.name) + ", tenant = " + Quoted(one.tenant) +
            ", its token is not shown\n";
+  }
+  // Of a file of their own only a remark.
+  const std::string_view lead = loaded.config.tenants.empty() ? "" : "# ";
+  for (const TenantLimits& one : loaded.tenants) {
+    out += "\n" + std::string(lead) + "[[tenants]]\n" + std::string(lead) + "name = " + Quoted(one.name) +
+           "\n" + std::string(lead) + "ttl = " + Quoted(ExactDuration(one.ttl_us)) + "\n";
   }
   return out;
 }
@@ -130,6 +139,16 @@ std::string ConfigReference() {
          "The control port asks for one too before it lists or clears namespaces, and keeps to its tenant; "
          "info,\n"
          "stats, health and metrics are for everybody who reaches the port.\n\n"
+         "## Tenants\n\n"
+         "A client says which tenant it is when it opens a namespace; a credential may hold it to one. "
+         "Limits "
+         "of tenants\n"
+         "stand in the config file, or in a file of their own that `tenants` names, each a text in "
+         "quotes:\n\n"
+         "```toml\n[[tenants]]\nname = \"chat\"          # \"\": who names none; \"*\": every tenant that is "
+         "not listed\n"
+         "ttl = \"24h\"            # 1s..87600h; a block is a miss, expired, so long after it was put; left "
+         "out: no end\n```\n\n"
          "## Membership\n\n"
          "`peers` is the same list on every node: the data address of each, with its id and weight. Only "
          "that is in\n"

@@ -30,6 +30,7 @@ add_library(larder_node_core STATIC
   ${CMAKE_CURRENT_LIST_DIR}/owner_check.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_cold.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_evict.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_expire.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_explain.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_hand_over.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_quarantine.cc
@@ -43,6 +44,7 @@ add_library(larder_node_core STATIC
   ${CMAKE_CURRENT_LIST_DIR}/owner_scrub.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_spill.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_wait.cc
+  ${CMAKE_CURRENT_LIST_DIR}/tenants.cc
   ${CMAKE_CURRENT_LIST_DIR}/waits.cc
 )
 add_library(larder::node_core ALIAS larder_node_core)

@@ -20,6 +20,7 @@ NodeOptions NodeOptionsOf(const LoadedConfig& loaded, const std::string& shm_pat
   out.owner.miss_memory_entries = count(config.miss_memory_entries);
   out.owner.seed = seed;
   out.owner.allow_weak_hash = config.allow_weak_hash;
+  out.owner.tenants = loaded.tenants;
   out.owner.admit_twice = config.ssd_admission == "twice";
   out.owner.promote_after = count(config.ssd_promote_after);
   out.owner.scrub_bytes_per_s = config.scrub_rate;

@@ -48,10 +48,11 @@ struct EntryPlace {
   uint32_t slab = 0;
   uint32_t slot = 0;
   uint32_t payload_bytes = 0;
+  uint32_t born_s = 0;          // when it was put, by the owner's steady Unix time
   uint32_t space_previous = 0;  // all visible entries of a space
   uint32_t space_next = 0;
 };
-static_assert(sizeof(EntryPlace) == 20);
+static_assert(sizeof(EntryPlace) == 24);
 
 class Index {
  public:

@@ -27,19 +27,17 @@ Owner::Owner(const OwnerOptions& options, SlabSource* slabs, Outbox* outbox,
 Owner::~Owner() = default;
 
 void Owner::Handle(SessionId session, Event&& event, uint64_t now_us, uint64_t unix_ms) {
-  state_->now_us = std::max(state_->now_us, now_us);
-  state_->unix_ms = unix_ms;
+  state_->SetClock(now_us, unix_ms);
   state_->Handle(session, std::move(event));
 }
 
 void Owner::OnDisk(uint64_t now_us, uint64_t unix_ms) {
-  state_->now_us = std::max(state_->now_us, now_us);
-  state_->unix_ms = unix_ms;
+  state_->SetClock(now_us, unix_ms);
   state_->PollDisks();
 }
 
 void Owner::OnTimer(uint64_t now_us) {
-  state_->now_us = std::max(state_->now_us, now_us);
+  state_->SetClock(now_us);
   state_->OnTimer();
 }
 
@@ -193,12 +191,13 @@ void Owner::State::OnTimer() {
   }
   PumpCold();
   if (ssd != nullptr && ssd->NextTimerUs() <= now_us) PollDisks();
+  ExpireStep();
   Scrub();
 }
 
 uint64_t Owner::State::NextTimerUs() const {
   if (!sweeping.empty()) return now_us;
-  uint64_t next = waits.FirstDeadlineUs();
+  uint64_t next = std::min(waits.FirstDeadlineUs(), expire_us);
   if (!cold_ends.empty()) next = std::min(next, cold_ends.begin()->first);
   if (ssd != nullptr) next = std::min(next, ssd->NextTimerUs());
   if (options.scrub_bytes_per_s != 0) next = std::min(next, scrub_us);

@@ -25,6 +25,7 @@
 #include "node/quarantine.h"
 #include "node/reader_memory.h"
 #include "node/ssd/ssd_tier.h"
+#include "node/tenants.h"
 #include "proto/message.h"
 #include "transport/transport.h"
 
@@ -133,6 +134,7 @@ struct OwnerOptions {
   uint32_t promote_after = 2;      // reads of a block on SSD; 0: never
   uint64_t scrub_bytes_per_s = 0;  // of memory, and as many of SSD, that are verified in the background
   bool allow_weak_hash = false;
+  std::vector<TenantLimits> tenants;
 };
 
 struct NamespaceInfo {
@@ -205,6 +207,7 @@ struct OwnerStats {
   uint64_t waits = 0, waits_timed_out = 0, touches = 0, turns_finished = 0, reports = 0, reports_dropped = 0,
            removed = 0, cleared = 0, evicted = 0, evicted_bytes = 0, expired_requests = 0, busy_answers = 0,
            pins_expired = 0, quarantined = 0;
+  uint64_t expired = 0, expired_bytes = 0;                       // pieces past their tenant's ttl
   uint64_t scrubbed = 0, scrubbed_bytes = 0, scrub_dropped = 0;  // in memory; SSD has its own
   uint64_t miss_by_reason[256] = {};                             // by Presence, in Get and Match
   // Between memory and SSD. Dropped: evicted from memory without ever being on SSD, because it was behind.

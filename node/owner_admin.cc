@@ -67,6 +67,10 @@ uint32_t Owner::State::InternNamespace(const Namespace& name, const Open& body, 
   record.identity = body.identity;
   record.salt_digest = body.salt_digest;
   record.tenant = InternTenant(body.tenant);
+  if (const uint64_t ttl_us = tenants.at(record.tenant).limits.ttl_us; ttl_us != 0) {
+    record.ttl_ms = ttl_us / 1000;
+    BeginExpiring(ttl_us);
+  }
   record.grid = grid;
   record.fingerprint_seed =
       XXH3_64bits_withSeed(&++last_namespace_serial, sizeof last_namespace_serial, options.seed);
@@ -82,7 +86,11 @@ uint32_t Owner::State::InternNamespace(const Namespace& name, const Open& body, 
 
 uint32_t Owner::State::InternTenant(const std::string& name) {
   const auto [found, added] = tenant_of.try_emplace(name, last_tenant + 1);
-  if (added) tenants[++last_tenant].name = name;
+  if (added) {
+    Tenant& tenant = tenants[++last_tenant];
+    tenant.name = name;
+    tenant.limits = LimitsOf(options.tenants, name);
+  }
   ++tenants[found->second].namespaces;
   return found->second;
 }

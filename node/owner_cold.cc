@@ -46,7 +46,7 @@ void Owner::State::OnColdGet(const Asker& asker, uint32_t number, const std::vec
 
 // kSsd when the block will come, else why not. Pieces in memory are pinned.
 Presence Owner::State::PlanBlock(const BlockRef& ref, ColdGet* get, ColdGet::Block* block) {
-  const uint32_t first = index.Find(get->space, ref.hash, ref.group);
+  const uint32_t first = Find(get->number, ref.hash, ref.group);
   std::vector<Patch> patches;
   if (!CoverBoth(get->number, ref.hash, ref.group, first, ref.rectangle, &patches)) {
     return WhyMissing(get->number, ref.hash, ref.group, first);
@@ -210,7 +210,7 @@ void Owner::State::OnRead(uint64_t token, ssd::ReadOutcome&& outcome) {
   const bool visible =
       read.promote && outcome.there && read.read == read.piece && !CoverOf(first, read.piece, &sources);
   const uint64_t payload_bytes = outcome.header.payload_bytes();
-  const uint32_t entry = AddPiece(read.name, read.piece, place, payload_bytes, outcome.depth, visible);
+  const uint32_t entry = AddPiece(read.name, read.piece, place, outcome.header, outcome.depth, visible);
   if (visible) {
     ++counts.promoted;
     counts.promoted_bytes += payload_bytes;
@@ -325,7 +325,7 @@ void Owner::State::OnPrefetch(Asker& asker, const Prefetch& body) {
   uint32_t here = 0;
   for (const ChainHash& hash : body.hashes) {
     for (const uint16_t group : body.groups) {
-      const uint32_t first = index.Find(SpaceOf(number), hash, group);
+      const uint32_t first = Find(number, hash, group);
       if (CoverOf(first, body.rectangle, &sources)) {
         ++here;
       } else {
@@ -368,6 +368,7 @@ void Owner::State::OnDurable(uint64_t token) {
 void Owner::State::PollDisks() {
   if (ssd == nullptr) return;
   ssd->Poll(now_us, unix_ms, this);
+  SetClockToSsd();
   PumpCold();
   Spill();
 }

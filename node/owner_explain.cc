@@ -1,4 +1,4 @@
-// Explain: what the node knows of a block, for people. Looks, and changes nothing.
+// Explain: what the node knows of a block, for people. Looks and touches nothing; what is over goes.
 #include "node/owner_state.h"
 
 namespace larder::node {
@@ -9,7 +9,8 @@ constexpr uint32_t kPiecesShown = 64;  // of a key and tier
 
 BlockStory Owner::State::Explain(uint32_t number, const ChainHash& hash, uint16_t group) {
   const NamespaceRecord& record = name_spaces[number];
-  const uint32_t first = index.Find(SpaceOf(number), hash, group);
+  work_left = kWorkPerEvent;
+  const uint32_t first = Find(number, hash, group);
   BlockStory story;
   for (uint32_t i = first; i != kNone && story.pieces.size() < kPiecesShown; i = index[i].next_piece) {
     PieceStory& piece = story.pieces.emplace_back();

@@ -53,7 +53,7 @@ void Owner::State::OnGet(Asker& asker, const Get& body) {
   work.header_bytes += body.blocks.size() * 8;
   std::vector<Patch> sources;
   for (const BlockRef& ref : body.blocks) {
-    const uint32_t first = index.Find(SpaceOf(number), ref.hash, ref.group);
+    const uint32_t first = Find(number, ref.hash, ref.group);
     GetReply::Block& block = work.reply.blocks.emplace_back();
     if (rules.bypass) {
       block.presence = Presence::kBypassed;
@@ -100,13 +100,18 @@ void Owner::State::SendGet(const Asker& asker, GetWork&& work) {
   outbox->Deliver(asker.id, std::move(reply));
 }
 
-// kRam when all patches are in the reply; kBusy: a bound of it was reached; kUncovered: a header does not
-// verify, its piece is gone.
+// kRam when all patches are in the reply; kBusy: a bound of it was reached; kExpired; kUncovered: a header
+// does not verify, its piece is gone.
 Presence Owner::State::AddPatches(const std::vector<Patch>& patches, GetWork* work, GetReply::Block* block) {
   if (work->full) return Presence::kBusy;
   std::vector<BlockHeader> headers;
   headers.reserve(patches.size());
   for (const Patch& patch : patches) {
+    // A get that waited for SSD may have waited too long.
+    if (Expired(index[patch.entry].space.number, index.place(patch.entry).born_s)) {
+      if (index[patch.entry].hidden == 0) Expire(patch.entry);
+      return Presence::kExpired;
+    }
     Result<BlockHeader> header = HeaderOf(patch.entry);
     if (!header.ok() || header.value().parts.size() != index[patch.entry].rectangle.parts()) {
       if (index[patch.entry].hidden == 0) Leave(patch.entry, Presence::kCorrupt);

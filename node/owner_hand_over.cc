@@ -10,10 +10,12 @@ constexpr uint64_t kForwardHashesMax = 1 << 20;
 constexpr uint32_t kListStep = 16384;  // entries that one call looks at: a few milliseconds
 }  // namespace
 
-// Visible, whole, of a namespace that was not cleared since, and not on its way to SSD.
+// Visible, whole, of a namespace that was not cleared since, and not on its way to SSD. What has a time to
+// live stays: the receiver would date it anew.
 bool Owner::State::MayLeave(uint32_t entry) const {
   const Entry& e = index[entry];
-  return e.hidden == 0 && e.spilling == 0 && e.space.generation == name_spaces[e.space.number].generation;
+  const NamespaceRecord& record = name_spaces[e.space.number];
+  return e.hidden == 0 && e.spilling == 0 && e.space.generation == record.generation && record.ttl_ms == 0;
 }
 
 uint64_t Owner::State::HeatOf(uint32_t entry) const {

@@ -42,18 +42,19 @@ void Owner::State::OnMatch(Asker& asker, const Match& body) {
     const size_t count = std::min(Index::kBatch, keys - begin);
     std::fill_n(key_us, count, get_us);
     for (size_t g = 0; g < groups; ++g) {
-      index.FindBatch(SpaceOf(number), std::span(body.hashes).subspan(begin, count), body.groups[g], first);
+      const auto hashes = std::span(body.hashes).subspan(begin, count);
+      index.FindBatch(SpaceOf(number), hashes, body.groups[g], first);
       for (size_t i = 0; i < count; ++i) {
+        if (record->ttl_ms != 0) first[i] = Find(number, hashes[i], body.groups[g]);
         if (first[i] != kNone) continue;
-        misses.Prefetch(FingerprintOf(number, body.hashes[begin + i], body.groups[g]));
-        if (ssd != nullptr) ssd->Prefetch(record->ssd_space, body.hashes[begin + i], body.groups[g]);
+        misses.Prefetch(FingerprintOf(number, hashes[i], body.groups[g]));
+        if (ssd != nullptr) ssd->Prefetch(record->ssd_space, hashes[i], body.groups[g]);
       }
       for (size_t i = 0; i < count; ++i) {
         Presence presence = Presence::kRam;
         if (!pins && first[i] != kNone && index[first[i]].rectangle.Contains(body.rectangle)) {
           ++hits;
-        } else if (CoverBoth(number, body.hashes[begin + i], body.groups[g], first[i], body.rectangle,
-                             &sources)) {
+        } else if (CoverBoth(number, hashes[i], body.groups[g], first[i], body.rectangle, &sources)) {
           ++hits;
           if (pins) PinMatched(sources, &pin);
           if (const uint64_t us = ColdUs(sources, lane, &cold_bytes_before); us != 0) {
@@ -62,7 +63,7 @@ void Owner::State::OnMatch(Asker& asker, const Match& body) {
             key_us[i] = std::max(key_us[i], us);
           }
         } else {
-          presence = WhyMissing(number, body.hashes[begin + i], body.groups[g], first[i]);
+          presence = WhyMissing(number, hashes[i], body.groups[g], first[i]);
           ++counts.miss_by_reason[static_cast<uint8_t>(presence)];
         }
         reply.presence[(begin + i) * groups + g] = static_cast<uint8_t>(presence);

@@ -63,12 +63,13 @@ bool Owner::State::Covered(uint32_t number, const ChainHash& hash, uint16_t grou
 }
 
 uint32_t Owner::State::AddPiece(const BlockName& name, const Rectangle& rectangle, SlotPlace place,
-                                uint64_t payload_bytes, uint32_t depth, bool visible) {
+                                const BlockHeader& header, uint32_t depth, bool visible) {
   const uint32_t entry = index.Add(name.space, name.hash, name.group, rectangle);
   EntryPlace& e = index.place(entry);
   e.slab = place.slab;
   e.slot = place.slot;
-  e.payload_bytes = static_cast<uint32_t>(payload_bytes);
+  e.payload_bytes = static_cast<uint32_t>(header.payload_bytes());
+  e.born_s = static_cast<uint32_t>(header.created_ms / 1000);
   arena.SetOwner(place, entry);
   if (!visible) {
     PinHard(entry);
@@ -82,7 +83,7 @@ uint32_t Owner::State::AddPiece(const BlockName& name, const Rectangle& rectangl
   policy.Insert(entry, info);
   NamespaceRecord& record = name_spaces[name.space.number];
   ++record.blocks;
-  record.bytes += payload_bytes;
+  record.bytes += e.payload_bytes;
   return entry;
 }
 

@@ -70,7 +70,7 @@ PutState Owner::State::ReserveBlock(const Asker& asker, uint32_t number, Reserve
   const uint64_t payload_bytes = PayloadBytesOf(record.grid, block);
   if (payload_bytes == 0) return PutState::kInvalid;
   const BlockName name{SpaceOf(number), block.ref.hash, block.ref.group};
-  const uint32_t first = index.Find(name.space, name.hash, name.group);
+  const uint32_t first = Find(number, name.hash, name.group);
   if (Covered(number, name.hash, name.group, first, block.ref.rectangle)) return PutState::kExists;
   if (draining || tickets.size() >= options.tickets_max ||
       asker.session->tickets.size() >= options.tickets_per_session_max) {
@@ -159,7 +159,7 @@ PutState Owner::State::StoreTicket(const Asker& asker, const Ticket& ticket,
   if (ticket.name.space != SpaceOf(number)) return PutState::kCleared;
   if (rules.Bans(asker.session->writer, unix_ms)) return PutState::kInvalid;
   if (crc32c.size() != ticket.rectangle.parts()) return PutState::kCorrupt;
-  const uint32_t first = index.Find(ticket.name.space, ticket.name.hash, ticket.name.group);
+  const uint32_t first = Find(number, ticket.name.hash, ticket.name.group);
   std::vector<Patch> sources;
   if (CoverOf(first, ticket.rectangle, &sources)) {
     return SameBits(ticket, crc32c, sources) ? PutState::kExists : PutState::kDiffers;
@@ -171,7 +171,7 @@ PutState Owner::State::StoreTicket(const Asker& asker, const Ticket& ticket,
   header.group = ticket.name.group;
   header.rectangle = ticket.rectangle;
   header.clear_epoch = record.clear_epoch;
-  header.created_ms = unix_ms;
+  header.created_ms = steady_ms();
   header.writer = asker.session->writer;
   header.parts = Records(ticket.parts, crc32c);
   header.codec_data = ticket.codec_data;
@@ -181,7 +181,7 @@ PutState Owner::State::StoreTicket(const Asker& asker, const Ticket& ticket,
   LARDER_CHECK(encoded.size() <= arena.ShapeOf(ticket.place).header_bytes);
   std::memcpy(arena.Header(ticket.place), encoded.data(), encoded.size());
 
-  AddPiece(ticket.name, ticket.rectangle, ticket.place, ticket.payload_bytes, ticket.depth, true);
+  AddPiece(ticket.name, ticket.rectangle, ticket.place, header, ticket.depth, true);
   ++counts.puts;
   counts.put_bytes += ticket.payload_bytes;
   return PutState::kStored;

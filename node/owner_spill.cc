@@ -79,6 +79,10 @@ bool Owner::State::SpillPiece(uint32_t victim) {
   Entry& e = index[victim];
   const uint64_t payload_bytes = index.place(victim).payload_bytes;
   const BlockName name{e.space, e.hash, e.group};
+  if (Expired(e.space.number, index.place(victim).born_s)) {
+    Expire(victim);
+    return false;
+  }
   if (SsdPiece(name, e.rectangle) != kNone) {
     ++counts.spilled_clean;
     Leave(victim, Presence::kEvicted);

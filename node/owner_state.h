@@ -48,6 +48,7 @@ inline constexpr size_t kColdGetsMax = 4096;  // gets that wait for SSD, of a no
 
 struct Tenant {
   std::string name;
+  TenantLimits limits;
   uint32_t namespaces = 0;
   uint64_t pinned_bytes = 0;
 };
@@ -57,6 +58,7 @@ struct NamespaceRecord {
   std::string identity;
   Digest salt_digest{};  // for the nodes that blocks are handed to
   uint32_t tenant = 0;
+  uint64_t ttl_ms = 0;  // of its tenant; 0: none
   Grid grid;
   uint32_t clear_epoch = 0;
   uint32_t generation =
@@ -200,6 +202,21 @@ struct Owner::State : private ssd::TierSink {
   NamespaceRecord* NamespaceFor(const Asker& asker, uint32_t number, uint32_t* node_number);
   bool CheckRectangle(const Asker& asker, const NamespaceRecord& record, const Rectangle& rectangle);
 
+  // owner_expire.cc: time, and what it ends
+  void SetClock(uint64_t given_us);
+  void SetClock(uint64_t given_us, uint64_t given_unix_ms);
+  void SetClockToSsd();
+  // Unix time that is never set back while the node lives, by which blocks are dated and expire.
+  uint64_t steady_ms() const { return now_us / 1000 + ahead_ms; }
+  bool Expired(uint32_t number, uint32_t born_s) const;
+  void Expire(uint32_t entry);
+  void ExpireCold(uint32_t number, uint32_t cold);
+  uint32_t Find(uint32_t number, const ChainHash& hash, uint16_t group);
+  void ExpireStep();
+  bool ExpireMemory();
+  bool ExpireSsd();
+  void BeginExpiring(uint64_t ttl_us);
+
   // owner_pieces.cc: pieces, their lives and pins
   Space SpaceOf(uint32_t number) const { return {number, name_spaces[number].generation}; }
   SlotPlace PlaceOf(uint32_t entry) const { return {index.place(entry).slab, index.place(entry).slot}; }
@@ -215,7 +232,7 @@ struct Owner::State : private ssd::TierSink {
   // A new piece in a slot that has its header. Invisible: found by nobody, hard-pinned once for the caller,
   // gone with its last pin.
   uint32_t AddPiece(const BlockName& name, const Rectangle& rectangle, SlotPlace place,
-                    uint64_t payload_bytes, uint32_t depth, bool visible);
+                    const BlockHeader& header, uint32_t depth, bool visible);
   Presence WhyMissing(uint32_t number, const ChainHash& hash, uint16_t group, uint32_t first);
   void Leave(uint32_t entry, Presence reason);
   void FreeEntry(uint32_t entry);
@@ -351,6 +368,7 @@ struct Owner::State : private ssd::TierSink {
   Outbox* const outbox;
   uint64_t now_us = 0;
   uint64_t unix_ms = 0;
+  uint64_t ahead_ms = 0;  // of now_us: the most that Unix time ever was
   bool draining = false;
   bool save_all = false;   // before the node stops
   uint64_t work_left = 0;  // of kWorkPerEvent, for the event at hand
@@ -389,6 +407,9 @@ struct Owner::State : private ssd::TierSink {
   uint64_t scrub_us = 0;  // when the next step is due
   uint32_t scrub_next = 0, scrub_next_ssd = 0;
   uint32_t scrubs_open = 0;
+  uint64_t expire_us = UINT64_MAX;  // when the next step is due; at first nothing expires
+  uint64_t expire_pause_us = UINT64_MAX;
+  uint32_t expire_next = 0, expire_next_ssd = 0;
   std::unordered_set<uint32_t> outgoing;  // pieces on their way to other nodes, a hard pin each
   bool handing_over = false;
   std::deque<Forward> forwards;

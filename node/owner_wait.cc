@@ -40,11 +40,11 @@ void Owner::State::OnWait(Asker& asker, Wait&& body) {
 // Counts on to the first key that is missing and watches that. False: as many as asked for are there.
 bool Owner::State::AdvanceWait(uint64_t id) {
   Waits::Wait* wait = waits.Find(id);
-  const Space space = SpaceOf(wait->name_space);
   for (; wait->have < wait->target; ++wait->have) {
     const ChainHash& hash = wait->hashes[wait->have];
     for (const uint16_t group : wait->groups) {
-      if (Covered(wait->name_space, hash, group, index.Find(space, hash, group), wait->rectangle)) continue;
+      if (Covered(wait->name_space, hash, group, Find(wait->name_space, hash, group), wait->rectangle))
+        continue;
       waits.Watch(id, {{wait->name_space, 0}, hash, group});
       return true;
     }

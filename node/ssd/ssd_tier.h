@@ -105,6 +105,10 @@ class SsdTier {
   uint32_t Next(uint32_t entry) const;
   const SsdEntry& entry(uint32_t number) const { return index_[number]; }
   const SsdTimes& times(uint32_t number) const { return index_.times(number); }
+  // Something lies under this number and can be read.
+  bool Readable(uint32_t number) const { return index_[number].used != 0 && Usable(number); }
+  // Unix: when the youngest of what a restart found was put; 0: nothing.
+  uint32_t newest_s() const { return newest_s_; }
   uint64_t pieces_of(uint32_t space) const { return spaces_[space].pieces; }
   uint64_t bytes_of(uint32_t space) const { return spaces_[space].bytes; }
   // It was read (Touch), or something says that it is wanted (Warm).
@@ -307,6 +311,7 @@ class SsdTier {
   uint64_t live_pages_ = 0;
   uint64_t payload_bytes_ = 0;
   uint32_t scrubs_open_ = 0;
+  uint32_t newest_s_ = 0;
   TierStats counts_;
 };
 

@@ -54,6 +54,7 @@ void SsdTier::OnLoaded(uint32_t disk, Loaded&& loaded, uint64_t now_us, uint64_t
     const uint64_t age_s = unix_s > record.created_s ? unix_s - record.created_s : 0;
     const auto used_s = static_cast<uint32_t>(now_s - std::min<uint64_t>(age_s, now_s - 1));
     AddEntry(record, disk, number, used_s);
+    newest_s_ = std::max(newest_s_, record.created_s);
   }
   for (const uint32_t segment : loaded.segments) {
     if (segment >= d.segments.size() || d.segments[segment].state != Segment::State::kMissing) continue;

@@ -19,6 +19,7 @@ add_executable(node_core_test
   ${CMAKE_CURRENT_LIST_DIR}/owner_scrub_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_ssd_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_trace_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_ttl_test.cc
   ${PROJECT_SOURCE_DIR}/tests/support/sim_disk.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_wait_test.cc
 )

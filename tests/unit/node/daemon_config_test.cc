@@ -101,6 +101,7 @@ TEST(Config, EveryKnobCanBeSetByFlagVariableAndFile) {
     }
     if (knob.name == "credentials")
       text = folder.Write("c.toml", "[[credentials]]\nname='a'\ntoken='0123456789abcdef'\n");
+    if (knob.name == "tenants") text = folder.Write("t.toml", "[[tenants]]\nname='a'\n");
     if (knob.name == "ssd_io") text = "threads";
     if (knob.name == "ssd_admission") text = "twice";
     if (knob.name == "tickets_max") text = "2000";

@@ -26,6 +26,7 @@ std::string TextOf(const NodeOptions& o) {
       o.ssd.start_empty, o.ssd.cluster, o.ssd.tier.bytes_per_hour_max);
   for (const std::string& each : o.ssd.directories) put(each);
   for (const Credential& each : o.credentials) put(each.name, each.token, each.tenant);
+  for (const TenantLimits& each : o.owner.tenants) put(each.name, each.ttl_us);
   for (const NodeRecord& each : o.peers) put(each.id, each.data_address, each.weight);
   put(o.transport.stall_us, o.transport.user_timeout_ms, o.transport.socket_bytes, o.transport.spin_us,
       o.transport.device, o.transport.ucx_tls);
@@ -57,8 +58,8 @@ std::string OtherValue(const Knob& knob) {
 TEST(DaemonOptions, EveryKnobReachesTheNodeOrTheDaemon) {
   // What main.cc itself uses.
   const std::set<std::string_view> of_the_daemon = {
-      "control_listen", "http_listen", "credentials", "shm", "shm_path", "drain_budget", "hand_over_budget",
-      "hand_over_rate", "hand_over_on_stop", "log_level", "log_format", "report",
+      "control_listen", "http_listen", "credentials", "tenants", "shm", "shm_path", "drain_budget",
+      "hand_over_budget", "hand_over_rate", "hand_over_on_stop", "log_level", "log_format", "report",
       // cluster_link.cc
       "membership", "etcd_endpoints", "etcd_user", "etcd_password_file", "etcd_ca", "etcd_certificate",
       "etcd_key", "lease", "away_grace", "state_dir"};
@@ -75,6 +76,9 @@ TEST(DaemonOptions, EveryKnobReachesTheNodeOrTheDaemon) {
   LoadedConfig loaded;
   loaded.credentials = {{"name", "token", "tenant"}};
   EXPECT_NE(TextOf(NodeOptionsOf(loaded, "", 1)), before);
+  LoadedConfig limited;
+  limited.tenants = {{.name = "name"}};
+  EXPECT_NE(TextOf(NodeOptionsOf(limited, "", 1)), before);
   EXPECT_NE(TextOf(NodeOptionsOf(LoadedConfig{}, "/shm", 1)), before);
   EXPECT_NE(TextOf(NodeOptionsOf(LoadedConfig{}, "", 2)), before);
 }

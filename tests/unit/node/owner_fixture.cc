@@ -119,7 +119,7 @@ uint32_t TestOwner::OpenIdentity(SessionId session, const std::string& identity,
 }
 
 void TestOwner::Give(SessionId session, Event event) {
-  owner->Handle(session, std::move(event), now_us, now_us / 1000);
+  owner->Handle(session, std::move(event), now_us, now_us / 1000 + unix_ahead_ms);
 }
 
 uint64_t TestOwner::Send(SessionId session, Verb verb, decltype(Request::body) body, uint32_t deadline_us) {
@@ -202,7 +202,7 @@ PutState TestOwner::Put(SessionId session, uint32_t number, const Spec& spec) {
 void TestOwner::RunDisks(int steps) {
   for (int i = 0; i < steps; ++i) {
     now_us += 20;
-    owner->OnDisk(now_us, now_us / 1000);
+    owner->OnDisk(now_us, now_us / 1000 + unix_ahead_ms);
   }
 }
 

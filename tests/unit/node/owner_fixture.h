@@ -111,7 +111,8 @@ class TestOwner {
   Recorder outbox;
   std::unique_ptr<Owner> owner;
   uint64_t now_us = 1'000'000;
-  uint64_t last_token = 0;  // of the last GetOne
+  uint64_t unix_ahead_ms = 0;  // Unix time, beside now_us
+  uint64_t last_token = 0;     // of the last GetOne
 
  private:
   Status TakeRecord(SessionId session, uint64_t request_id, Bytes* record);

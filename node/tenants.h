@@ -1,0 +1,28 @@
+// What a tenant may use of a node, and for how long: as an operator configured it, by the tenant's name.
+// Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "proto/status.h"
+
+namespace larder::node {
+
+struct TenantLimits {
+  std::string name;     // as clients open it; "*": every tenant without limits of its own
+  uint64_t ttl_us = 0;  // blocks are not served for longer after they were put; 0: no end
+};
+
+inline constexpr std::string_view kOtherTenants = "*";
+inline constexpr size_t kTenantLimitsMax = 1024;
+
+// Those of `name`: its own, else those of all others, else none at all.
+TenantLimits LimitsOf(const std::vector<TenantLimits>& all, std::string_view name);
+
+// Names are there once and short enough, numbers within their ranges.
+Status CheckTenants(const std::vector<TenantLimits>& all);
+
+}  // namespace larder::node
