@@ -97,7 +97,7 @@ Result<std::vector<Credential>> CredentialsOf(const std::string& path, const tom
 }
 
 Result<std::vector<TenantLimits>> TenantsOf(const std::string& path, const toml::node& node) {
-  static const std::string kFields[] = {"name", "ttl"};
+  static const std::string kFields[] = {"name", "quota", "ttl"};
   Result<std::vector<TextTable>> tables = TablesOf(path, "tenants", kFields, node);
   if (!tables.ok()) return tables.status();
   std::vector<TenantLimits> out;
@@ -112,11 +112,12 @@ Result<std::vector<TenantLimits>> TenantsOf(const std::string& path, const toml:
     limits.name = name->second;
     for (const auto& [field, text] : table) {
       if (field == "name") continue;
-      const Result<uint64_t> value = ParseDurationUs(text);
+      const bool bytes = field == "quota";
+      const Result<uint64_t> value = bytes ? ParseBytes(text) : ParseDurationUs(text);
       if (!value.ok()) {
         return Invalid(path + ": tenant \"" + limits.name + "\": " + field + ": " + value.status().text());
       }
-      limits.ttl_us = value.value();
+      (bytes ? limits.quota_bytes : limits.ttl_us) = value.value();
     }
   }
   return out;

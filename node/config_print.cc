@@ -53,6 +53,15 @@ std::string Value(const Knob& knob, const Config& config) {
   return out + "]";
 }
 
+std::vector<std::string> LinesOf(const TenantLimits& limits) {
+  std::vector<std::string> out = {"[[tenants]]", "name = " + Quoted(limits.name)};
+  if (limits.quota_bytes != TenantLimits::kNoQuota) {
+    out.push_back("quota = " + Quoted(ExactBytes(limits.quota_bytes)));
+  }
+  if (limits.ttl_us != 0) out.push_back("ttl = " + Quoted(ExactDuration(limits.ttl_us)));
+  return out;
+}
+
 }  // namespace
 
 std::string HelpText() {
@@ -92,10 +101,11 @@ std::string PrintConfig(const LoadedConfig& loaded) {
            ", its token is not shown\n";
   }
   // Of a file of their own only a remark.
-  const std::string_view lead = loaded.config.tenants.empty() ? "" : "# ";
+  const std::string lead = loaded.config.tenants.empty() ? "\n" : "\n# ";
   for (const TenantLimits& one : loaded.tenants) {
-    out += "\n" + std::string(lead) + "[[tenants]]\n" + std::string(lead) + "name = " + Quoted(one.name) +
-           "\n" + std::string(lead) + "ttl = " + Quoted(ExactDuration(one.ttl_us)) + "\n";
+    out += "\n";
+    for (const std::string& line : LinesOf(one)) out += lead + line;
+    out += "\n";
   }
   return out;
 }
@@ -147,6 +157,8 @@ std::string ConfigReference() {
          "quotes:\n\n"
          "```toml\n[[tenants]]\nname = \"chat\"          # \"\": who names none; \"*\": every tenant that is "
          "not listed\n"
+         "quota = \"64GiB\"        # of memory; beyond it the tenant's own coldest blocks leave; 0: it puts "
+         "nothing\n"
          "ttl = \"24h\"            # 1s..87600h; a block is a miss, expired, so long after it was put; left "
          "out: no end\n```\n\n"
          "## Membership\n\n"

@@ -34,6 +34,7 @@ add_library(larder_node_core STATIC
   ${CMAKE_CURRENT_LIST_DIR}/owner_explain.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_hand_over.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_quarantine.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_quota.cc
   ${CMAKE_CURRENT_LIST_DIR}/quarantine.cc
   ${CMAKE_CURRENT_LIST_DIR}/reader_memory.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_get.cc

@@ -167,7 +167,8 @@ void HandOver::HandPage(const OutgoingPage& page, std::vector<WarmPiece>* again)
       } else if (taken) {
         ++progress_.handed_blocks;
         progress_.handed_bytes += pieces[i]->payload.bytes;
-      } else if (states[i] == PutState::kInvalid || states[i] == PutState::kCorrupt) {
+      } else if (states[i] == PutState::kInvalid || states[i] == PutState::kCorrupt ||
+                 states[i] == PutState::kOverQuota) {
         ++progress_.stays_blocks;
       } else {
         again->push_back(pieces[i]->piece);

@@ -34,6 +34,7 @@ struct Entry {
   uint8_t spilling : 1 = 0;  // on its way to SSD: in no policy, hard-pinned
   uint8_t warm : 1 = 0;      // touched meanwhile: it stays
   uint8_t used : 1 = 0;      // touched since it was stored
+  uint8_t charged : 1 = 0;   // its slot counts as its tenant's
   Rectangle rectangle;
   uint32_t next_piece = 0;  // of the same key; also links free entries
   uint32_t hard_pins = 0;

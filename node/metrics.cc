@@ -44,18 +44,22 @@ void EmitMisses(In in, Sink& out) {
   for (int i = 64; i < 256; i++) {
     const auto reason = static_cast<Presence>(i);
     const bool known =
-        reason >= Presence::kWriting && reason <= Presence::kBypassed && reason != Presence::kUnreachable;
+        reason >= Presence::kWriting && reason <= Presence::kOverQuota && reason != Presence::kUnreachable;
     if (known) out.Add(in.owner.miss_by_reason[i], {{"reason", std::string(PresenceName(reason))}});
   }
 }
 
 void EmitPuts(In in, Sink& out) {
   const OwnerStats& s = in.owner;
-  const std::pair<PutState, uint64_t> states[] = {
-      {PutState::kStored, s.puts},         {PutState::kExists, s.put_exists},
-      {PutState::kDiffers, s.put_differs}, {PutState::kFull, s.put_full},
-      {PutState::kBusy, s.put_busy},       {PutState::kExpired, s.put_expired},
-      {PutState::kCorrupt, s.put_corrupt}, {PutState::kInvalid, s.put_invalid}};
+  const std::pair<PutState, uint64_t> states[] = {{PutState::kStored, s.puts},
+                                                  {PutState::kExists, s.put_exists},
+                                                  {PutState::kDiffers, s.put_differs},
+                                                  {PutState::kFull, s.put_full},
+                                                  {PutState::kBusy, s.put_busy},
+                                                  {PutState::kExpired, s.put_expired},
+                                                  {PutState::kCorrupt, s.put_corrupt},
+                                                  {PutState::kInvalid, s.put_invalid},
+                                                  {PutState::kOverQuota, s.put_over_quota}};
   for (const auto& [state, count] : states) out.Add(count, {{"outcome", std::string(PutStateName(state))}});
 }
 

@@ -203,11 +203,12 @@ struct OwnerStats {
   uint64_t matches = 0, match_keys = 0, match_hits = 0;
   uint64_t gets = 0, get_blocks = 0, get_hits = 0, get_bytes = 0;
   uint64_t puts = 0, put_bytes = 0, put_exists = 0, put_differs = 0, put_corrupt = 0, put_full = 0,
-           put_busy = 0, put_expired = 0, put_invalid = 0;
+           put_busy = 0, put_expired = 0, put_invalid = 0, put_over_quota = 0;
   uint64_t waits = 0, waits_timed_out = 0, touches = 0, turns_finished = 0, reports = 0, reports_dropped = 0,
            removed = 0, cleared = 0, evicted = 0, evicted_bytes = 0, expired_requests = 0, busy_answers = 0,
            pins_expired = 0, quarantined = 0;
-  uint64_t expired = 0, expired_bytes = 0;                       // pieces past their tenant's ttl
+  uint64_t evicted_for_quota = 0;           // of those evicted, by their own tenant's quota
+  uint64_t expired = 0, expired_bytes = 0;  // pieces past their tenant's ttl
   uint64_t scrubbed = 0, scrubbed_bytes = 0, scrub_dropped = 0;  // in memory; SSD has its own
   uint64_t miss_by_reason[256] = {};                             // by Presence, in Get and Match
   // Between memory and SSD. Dropped: evicted from memory without ever being on SSD, because it was behind.

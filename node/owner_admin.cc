@@ -101,12 +101,8 @@ void Owner::State::ForgetNamespace(uint32_t number) {
   NamespaceRecord& record = name_spaces[number];
   number_of.erase(record.name_space);
   if (ssd != nullptr) number_of_space.erase(record.ssd_space);
-  const auto tenant = tenants.find(record.tenant);
-  if (--tenant->second.namespaces == 0) {
-    LARDER_CHECK(tenant->second.pinned_bytes == 0);
-    tenant_of.erase(tenant->second.name);
-    tenants.erase(tenant);
-  }
+  --tenants.at(record.tenant).namespaces;
+  DropTenantIfUnused(record.tenant);
   const uint32_t generation = record.generation + 1;
   record = NamespaceRecord{};
   record.generation = generation;

@@ -14,7 +14,7 @@ std::string First(std::initializer_list<std::string> texts) {
 
 std::string Owner::State::CheckInvariants() const {
   return First({index.CheckInvariants(), arena.CheckInvariants(), waits.CheckInvariants(), CheckSlots(),
-                CheckPins(), CheckTickets(), CheckNamespaces(), CheckCold()});
+                CheckPins(), CheckTickets(), CheckNamespaces(), CheckTenants(), CheckCold()});
 }
 
 // Slots belong to entries or tickets; policies hold exactly the visible entries.
@@ -133,6 +133,29 @@ std::string Owner::State::CheckNamespaces() const {
   }
   if (waiting != waits.size() || reporting != reports.size()) return "waits or reports have no session";
   return {};
+}
+
+std::string Owner::State::CheckTenants() const {
+  std::map<uint32_t, uint64_t> used, spilling;
+  for (uint32_t entry = 0; entry < index.entry_bound(); ++entry) {
+    const Entry& e = index[entry];
+    if (e.hidden != 0 && !e.pinned()) continue;  // free
+    const SlotShape& shape = arena.ShapeOf(PlaceOf(entry));
+    if (e.charged != 0) used[shape.tenant] += shape.slot_bytes;
+    if (e.spilling != 0) spilling[shape.tenant] += shape.slot_bytes;
+  }
+  for (const auto& [id, ticket] : tickets) {
+    const SlotShape& shape = arena.ShapeOf(ticket.place);
+    used[shape.tenant] += shape.slot_bytes;
+  }
+  for (const auto& [number, tenant] : tenants) {
+    if (tenant.used_bytes != used[number] || tenant.spilling_bytes != spilling[number])
+      return "what a tenant uses and its count disagree";
+    if (tenant.used_bytes > tenant.limits.quota_bytes) return "a tenant is over its quota";
+    if (tenant.used_bytes == 0 && tenant.namespaces == 0) return "a tenant without anything is kept";
+    used.erase(number);
+  }
+  return used.empty() ? std::string() : "something belongs to no tenant";
 }
 
 // What moves between memory and SSD, and its sums.

@@ -207,8 +207,12 @@ void Owner::State::OnRead(uint64_t token, ssd::ReadOutcome&& outcome) {
   std::vector<Patch> sources;
   work_left = kWorkPerEvent;
   // What was removed while it was read is for the get that asked before, and for nobody else.
-  const bool visible =
+  bool visible =
       read.promote && outcome.there && read.read == read.piece && !CoverOf(first, read.piece, &sources);
+  const SlotShape& shape = arena.ShapeOf(place);
+  eviction_budget = kEvictionsPerRequestMax;
+  sweep_budget = kSweepsPerRequestMax;
+  visible = visible && TakeQuota(shape.tenant, shape.slot_bytes) == PutState::kTicket;
   const uint64_t payload_bytes = outcome.header.payload_bytes();
   const uint32_t entry = AddPiece(read.name, read.piece, place, outcome.header, outcome.depth, visible);
   if (visible) {
@@ -370,6 +374,7 @@ void Owner::State::PollDisks() {
   ssd->Poll(now_us, unix_ms, this);
   SetClockToSsd();
   PumpCold();
+  SpillCrowded();
   Spill();
 }
 

@@ -89,7 +89,7 @@ bool Owner::State::RetireEmptySlab(uint32_t but_class) {
   return false;
 }
 
-bool Owner::State::EvictFrom(uint32_t class_number) {
+bool Owner::State::EvictFrom(uint32_t class_number, bool for_quota) {
   EvictionPolicy& policy = *policies[class_number];
   std::vector<uint32_t> pinned;
   const auto may_leave = [&](uint32_t entry) {
@@ -102,7 +102,7 @@ bool Owner::State::EvictFrom(uint32_t class_number) {
     const uint32_t victim = policy.Victim(may_leave, kLooksPerVictim);
     if (victim != kNone) {
       --eviction_budget;
-      Evict(victim);
+      Evict(victim, for_quota);
       return true;
     }
     if (pinned.size() < kLooksPerVictim) return false;  // that was all of them
@@ -113,11 +113,15 @@ bool Owner::State::EvictFrom(uint32_t class_number) {
 }
 
 // Out of memory, and out of the node unless SSD has it.
-void Owner::State::Evict(uint32_t entry) {
+void Owner::State::Evict(uint32_t entry, bool for_quota) {
   const Entry& e = index[entry];
   const uint64_t bytes = index.place(entry).payload_bytes;
   ++counts.evicted;
   counts.evicted_bytes += bytes;
+  if (for_quota) {
+    ++counts.evicted_for_quota;
+    return Leave(entry, Presence::kOverQuota);
+  }
   const bool dropped = ssd != nullptr && SsdPiece({e.space, e.hash, e.group}, e.rectangle) == kNone;
   if (dropped) {
     ++counts.dropped;

@@ -84,6 +84,8 @@ uint32_t Owner::State::AddPiece(const BlockName& name, const Rectangle& rectangl
   NamespaceRecord& record = name_spaces[name.space.number];
   ++record.blocks;
   record.bytes += e.payload_bytes;
+  index[entry].charged = 1;
+  Charge(record.tenant, arena.ShapeOf(place).slot_bytes);
   return entry;
 }
 
@@ -110,8 +112,8 @@ void Owner::State::Leave(uint32_t entry, Presence reason) {
   const uint64_t key = FingerprintOf(e.space.number, e.hash, e.group);
   misses.Remember(key, reason, unix_ms);
   if (e.spilling == 0) {
-    const bool for_memory =
-        reason == Presence::kEvicted || reason == Presence::kNotAdmitted || reason == Presence::kDiskBehind;
+    const bool for_memory = reason == Presence::kEvicted || reason == Presence::kNotAdmitted ||
+                            reason == Presence::kDiskBehind || reason == Presence::kOverQuota;
     for_memory ? PolicyOf(entry).Evict(entry, key) : PolicyOf(entry).Remove(entry);
   } else if (reason == Presence::kRemoved) {
     // Its copy on SSD can only go once it is there, and a crash in between would bring it back.
@@ -124,6 +126,8 @@ void Owner::State::Leave(uint32_t entry, Presence reason) {
 }
 
 void Owner::State::FreeEntry(uint32_t entry) {
+  const SlotShape& shape = arena.ShapeOf(PlaceOf(entry));
+  if (index[entry].charged != 0) Uncharge(shape.tenant, shape.slot_bytes);
   arena.Free(PlaceOf(entry));
   index.Free(entry);
 }

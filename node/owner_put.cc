@@ -59,8 +59,10 @@ void Owner::State::OnReserve(Asker& asker, Reserve&& body) {
     if (state == PutState::kFull) ++counts.put_full;
     if (state == PutState::kBusy) ++counts.put_busy;
     if (state == PutState::kInvalid) ++counts.put_invalid;
+    if (state == PutState::kOverQuota) ++counts.put_over_quota;
   }
   Answer(asker, reply);
+  SpillQuota(name_spaces[number].tenant);
   Spill();
 }
 
@@ -88,9 +90,14 @@ PutState Owner::State::ReserveBlock(const Asker& asker, uint32_t number, Reserve
   const SlotShape shape{record.tenant, static_cast<uint32_t>((header_bytes + 63) / 64 * 64),
                         SlotBytes(payload_bytes)};
   last_slot_bytes = shape.slot_bytes;
+  PutState state = TakeQuota(shape.tenant, shape.slot_bytes);
+  if (state == PutState::kOverQuota && first == kNone) {
+    misses.Remember(FingerprintOf(number, name.hash, name.group), Presence::kOverQuota, unix_ms);
+  }
   Ticket ticket;
-  const PutState state = TakeSlot(shape, &ticket.place);
+  if (state == PutState::kTicket) state = TakeSlot(shape, &ticket.place);
   if (state != PutState::kTicket) return state;
+  Charge(shape.tenant, shape.slot_bytes);
   ticket.session = asker.id;
   ticket.name = name;
   ticket.rectangle = block.ref.rectangle;
@@ -244,6 +251,8 @@ void Owner::State::DropTicket(uint64_t id, bool free_slot) {
     const auto writers = writing.find(ticket.name);
     if (--writers->second == 0) writing.erase(writers);
   }
+  const SlotShape& shape = arena.ShapeOf(ticket.place);
+  Uncharge(shape.tenant, shape.slot_bytes);
   if (free_slot) arena.Free(ticket.place);
   ticket_bytes -= ticket.kept_bytes;
   sessions.at(ticket.session).tickets.erase(id);

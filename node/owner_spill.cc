@@ -38,11 +38,11 @@ bool Owner::State::Saving() const {
 }
 
 // Chooses the coldest and hands them over; false when nothing was there to choose.
-bool Owner::State::SpillBatch(uint64_t bytes) {
+bool Owner::State::SpillBatch(uint64_t bytes, uint32_t tenant) {
   uint64_t chosen = 0;
   uint32_t pieces = 0;
   while (chosen < bytes && pieces < kPiecesPerBatch) {
-    const uint32_t victim = ColdestPiece();
+    const uint32_t victim = ColdestPiece(tenant);
     if (victim == kNone) break;
     chosen += arena.ShapeOf(PlaceOf(victim)).slot_bytes;
     SpillPiece(victim);
@@ -52,10 +52,12 @@ bool Owner::State::SpillBatch(uint64_t bytes) {
   return pieces != 0;
 }
 
-uint32_t Owner::State::ColdestPiece() {
+// Of a tenant; 0: of all.
+uint32_t Owner::State::ColdestPiece(uint32_t tenant) {
   uint32_t coldest_class = kNone;
   for (uint32_t i = 0; i < policies.size(); ++i) {
     if (policies[i]->size() == 0) continue;
+    if (tenant != 0 && arena.classes()[i].shape.tenant != tenant) continue;
     if (coldest_class == kNone || policies[i]->ColdestUs() < policies[coldest_class]->ColdestUs()) {
       coldest_class = i;
     }
@@ -108,6 +110,7 @@ bool Owner::State::SpillPiece(uint32_t victim) {
   PinHard(victim);
   ++spilling_pieces;
   spilling_bytes += shape.slot_bytes;
+  tenants.at(shape.tenant).spilling_bytes += shape.slot_bytes;
   spill_pending.push_back({victim,
                            name_spaces[e.space.number].ssd_space,
                            depth,
@@ -129,7 +132,9 @@ void Owner::State::OnWritten(uint64_t token, bool stored) {
   Entry& e = index[entry];
   LARDER_CHECK(e.spilling != 0);
   const uint64_t payload_bytes = index.place(entry).payload_bytes;
-  spilling_bytes -= arena.ShapeOf(PlaceOf(entry)).slot_bytes;
+  const SlotShape& shape = arena.ShapeOf(PlaceOf(entry));
+  spilling_bytes -= shape.slot_bytes;
+  tenants.at(shape.tenant).spilling_bytes -= shape.slot_bytes;
   --spilling_pieces;
   if (stored) {
     ++counts.spilled;

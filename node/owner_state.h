@@ -51,6 +51,9 @@ struct Tenant {
   TenantLimits limits;
   uint32_t namespaces = 0;
   uint64_t pinned_bytes = 0;
+  uint64_t used_bytes = 0;      // slots of its pieces, pinned ones that left included, and of its tickets
+  uint64_t spilling_bytes = 0;  // of them, on their way to SSD
+  uint64_t last_slot_bytes = 0;
 };
 
 struct NamespaceRecord {
@@ -247,8 +250,8 @@ struct Owner::State : private ssd::TierSink {
   PutState TakeSlot(const SlotShape& shape, SlotPlace* place);
   bool MakeRoom(uint32_t class_number);
   bool RetireEmptySlab(uint32_t but_class);
-  bool EvictFrom(uint32_t class_number);
-  void Evict(uint32_t entry);
+  bool EvictFrom(uint32_t class_number, bool for_quota = false);
+  void Evict(uint32_t entry, bool for_quota = false);
   bool MakeClassRoom();
   bool TakeColdSlab(uint32_t for_class, uint64_t colder_than_us);
   bool TakeAnySlab(uint32_t for_class);
@@ -256,6 +259,15 @@ struct Owner::State : private ssd::TierSink {
   uint32_t ColdestSlabOf(uint32_t class_number, uint64_t colder_than_us, uint32_t share_min);
   bool MayEmpty(uint32_t slab) const;
   uint32_t ColderShare(uint32_t slab, uint64_t colder_than_us) const;
+
+  // owner_quota.cc
+  void Charge(uint32_t tenant, uint64_t slot_bytes);
+  void Uncharge(uint32_t tenant, uint64_t slot_bytes);
+  PutState TakeQuota(uint32_t tenant, uint64_t slot_bytes);
+  bool EvictOf(uint32_t tenant);
+  void SpillQuota(uint32_t tenant);
+  void SpillCrowded();
+  void DropTenantIfUnused(uint32_t number);
 
   // owner_put.cc
   void OnReserve(Asker& asker, Reserve&& body);
@@ -290,10 +302,10 @@ struct Owner::State : private ssd::TierSink {
   // owner_spill.cc: memory -> SSD
   void Spill();
   bool Saving() const;  // told to save everything, and something may still go to SSD
-  bool SpillBatch(uint64_t bytes);
+  bool SpillBatch(uint64_t bytes, uint32_t tenant = 0);
   bool SpillPiece(uint32_t victim);
   void WritePending();
-  uint32_t ColdestPiece();
+  uint32_t ColdestPiece(uint32_t tenant = 0);
   uint32_t SsdPiece(const BlockName& name, const Rectangle& rectangle) const;
   void OnWritten(uint64_t token, bool stored) override;
 
@@ -362,6 +374,7 @@ struct Owner::State : private ssd::TierSink {
   std::string CheckPins() const;
   std::string CheckTickets() const;
   std::string CheckNamespaces() const;
+  std::string CheckTenants() const;
   std::string CheckCold() const;
 
   const OwnerOptions options;
@@ -392,6 +405,7 @@ struct Owner::State : private ssd::TierSink {
   std::map<uint32_t, Tenant> tenants;
   std::map<std::string, uint32_t> tenant_of;
   uint32_t last_tenant = 0;
+  std::set<uint32_t> crowded;  // tenants near their quota whose coldest SSD could not take yet
   uint64_t last_namespace_serial = 0;
   std::list<Space> sweeping;  // spaces that a clear hid and that still hold pieces
 

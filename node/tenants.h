@@ -12,8 +12,11 @@
 namespace larder::node {
 
 struct TenantLimits {
-  std::string name;     // as clients open it; "*": every tenant without limits of its own
-  uint64_t ttl_us = 0;  // blocks are not served for longer after they were put; 0: no end
+  static constexpr uint64_t kNoQuota = UINT64_MAX;
+
+  std::string name;                 // as clients open it; "*": every tenant without limits of its own
+  uint64_t ttl_us = 0;              // blocks are not served for longer after they were put; 0: no end
+  uint64_t quota_bytes = kNoQuota;  // slots in memory; 0: nothing is taken
 };
 
 inline constexpr std::string_view kOtherTenants = "*";

@@ -46,6 +46,8 @@ std::string_view PresenceName(Presence presence) {
       return "disk-lost";
     case Presence::kBypassed:
       return "bypassed";
+    case Presence::kOverQuota:
+      return "over-quota";
   }
   return "unknown";
 }
@@ -72,6 +74,8 @@ std::string_view PutStateName(PutState state) {
       return "cleared";
     case PutState::kInvalid:
       return "invalid";
+    case PutState::kOverQuota:
+      return "over-quota";
   }
   return "unknown";
 }

@@ -89,6 +89,7 @@ enum class Presence : uint8_t {
   kEvictedSsd = 79,  // went with a reclaimed segment
   kDiskLost = 80,    // its disk failed
   kBypassed = 81,    // an operator has everything answered as a miss
+  kOverQuota = 82,   // its tenant's quota had no room for it, or made it leave for others of that tenant
 };
 inline constexpr bool IsHit(Presence presence) {
   return static_cast<uint8_t>(presence) < 64;
@@ -207,16 +208,17 @@ struct Reserve {
   bool operator==(const Reserve&) const = default;
 };
 enum class PutState : uint8_t {
-  kTicket = 0,   // Reserve: go on
-  kStored = 1,   // Commit: whole, verified, visible
-  kExists = 2,   // somebody's copy is there already
-  kDiffers = 3,  // the same, and its bits are others (counted, no error)
-  kFull = 4,     // no memory can be freed for it
-  kBusy = 5,     // a bound (tickets) was reached: again later
-  kExpired = 6,  // the ticket died: too slow
-  kCorrupt = 7,  // what arrived is not what the writer says it sent
-  kCleared = 8,  // the namespace was cleared meanwhile
-  kInvalid = 9,  // sizes or rectangle make no sense for the namespace
+  kTicket = 0,      // Reserve: go on
+  kStored = 1,      // Commit: whole, verified, visible
+  kExists = 2,      // somebody's copy is there already
+  kDiffers = 3,     // the same, and its bits are others (counted, no error)
+  kFull = 4,        // no memory can be freed for it
+  kBusy = 5,        // a bound (tickets) was reached: again later
+  kExpired = 6,     // the ticket died: too slow
+  kCorrupt = 7,     // what arrived is not what the writer says it sent
+  kCleared = 8,     // the namespace was cleared meanwhile
+  kInvalid = 9,     // sizes or rectangle make no sense for the namespace
+  kOverQuota = 10,  // it does not fit into its tenant's quota
 };
 std::string_view PutStateName(PutState state);
 // The node has the block, whoever wrote it.

@@ -48,7 +48,7 @@ Status Decode(ByteView record, ReserveReply* body) {
   *body = {};
   body->blocks.resize(in.Count(kBlocksMax, 9, "more than 1024 blocks"));
   for (ReserveReply::Block& block : body->blocks) {
-    block.state = in.Choice(PutState::kInvalid, "unknown state");
+    block.state = in.Choice(PutState::kOverQuota, "unknown state");
     block.ticket = in.U64();
   }
   return in.Finish();
@@ -76,7 +76,7 @@ Status Decode(ByteView record, CommitReply* body) {
   Decoder in("commit reply", record);
   *body = {};
   in.Array(kBlocksMax, &body->states, "more than 1024 blocks");
-  for (PutState state : body->states) in.Check(state <= PutState::kInvalid, "unknown state");
+  for (PutState state : body->states) in.Check(state <= PutState::kOverQuota, "unknown state");
   return in.Finish();
 }
 

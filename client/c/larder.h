@@ -91,7 +91,8 @@ enum { /* where a block is, or why not: below 64 it is there */
        LARDER_DISK_BEHIND = 78, /* evicted from memory: the SSD could not take it */
        LARDER_EVICTED_SSD = 79,
        LARDER_DISK_LOST = 80,
-       LARDER_BYPASSED = 81, /* an operator has everything answered as a miss */
+       LARDER_BYPASSED = 81,   /* an operator has everything answered as a miss */
+       LARDER_OVER_QUOTA = 82, /* its tenant's quota has no room for it */
 };
 
 enum { /* of a block that was put */
@@ -102,8 +103,9 @@ enum { /* of a block that was put */
        LARDER_PUT_BUSY = 5,
        LARDER_PUT_EXPIRED = 6, /* too slow, or cancelled */
        LARDER_PUT_CORRUPT = 7,
-       LARDER_PUT_CLEARED = 8, /* the namespace was cleared meanwhile */
-       LARDER_PUT_INVALID = 9, /* sizes or rectangle make no sense for the namespace */
+       LARDER_PUT_CLEARED = 8,     /* the namespace was cleared meanwhile */
+       LARDER_PUT_INVALID = 9,     /* sizes or rectangle make no sense for the namespace */
+       LARDER_PUT_OVER_QUOTA = 10, /* it does not fit into its tenant's quota */
 };
 
 enum { LARDER_INTERACTIVE = 0, LARDER_BATCH = 1 }; /* priorities; interactive traffic is served first */

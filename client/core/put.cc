@@ -40,6 +40,8 @@ std::string_view Why(PutState state) {
       return "the namespace was cleared meanwhile";
     case PutState::kInvalid:
       return "sizes or rectangle make no sense for the namespace";
+    case PutState::kOverQuota:
+      return "it does not fit into its tenant's quota";
     default:
       return "";
   }
@@ -48,6 +50,7 @@ std::string_view Why(PutState state) {
 Code CodeOf(PutState state) {
   switch (state) {
     case PutState::kFull:
+    case PutState::kOverQuota:
       return Code::kFull;
     case PutState::kBusy:
       return Code::kBusy;

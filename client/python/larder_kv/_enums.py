@@ -38,6 +38,7 @@ class Presence(enum.IntEnum):
     EVICTED_SSD = 79
     DISK_LOST = 80
     BYPASSED = 81
+    OVER_QUOTA = 82
 
     @property
     def there(self) -> bool:
@@ -57,6 +58,7 @@ class PutState(enum.IntEnum):
     CORRUPT = 7
     CLEARED = 8
     INVALID = 9
+    OVER_QUOTA = 10
 
     @property
     def there(self) -> bool:

@@ -95,6 +95,7 @@ class BufferHandle:
 
 _PUT_CODES = {
     PutState.FULL: ErrorCode.NO_AVAILABLE_HANDLE,
+    PutState.OVER_QUOTA: ErrorCode.NO_AVAILABLE_HANDLE,
     PutState.INVALID: ErrorCode.INVALID_PARAMS,
     PutState.CORRUPT: ErrorCode.TRANSFER_FAIL,
     PutState.EXPIRED: ErrorCode.TRANSFER_FAIL,

@@ -131,9 +131,9 @@ TEST(MessageLimits, Blocks) {
   EXPECT_REFUSED(ReportReply{{2}}, "flag");
   EXPECT_REFUSED(Data{std::vector<uint64_t>(kBlocksMax + 1)}, "1024 tickets");
   EXPECT_REFUSED(CommitReply{std::vector<PutState>(kBlocksMax + 1)}, "1024 blocks");
-  EXPECT_REFUSED(CommitReply{{PutState{10}}}, "state");
+  EXPECT_REFUSED(CommitReply{{PutState{11}}}, "state");
   EXPECT_REFUSED(ReserveReply{std::vector<ReserveReply::Block>(kBlocksMax + 1)}, "1024 blocks");
-  EXPECT_REFUSED((ReserveReply{{{PutState{10}, 1}}}), "state");
+  EXPECT_REFUSED((ReserveReply{{{PutState{11}, 1}}}), "state");
   EXPECT_REFUSED(Commit{std::vector<Commit::Block>(kBlocksMax + 1)}, "1024 blocks");
   EXPECT_REFUSED((Commit{{{1, std::vector<uint32_t>(kPartsMax + 1)}}}), "4096 parts");
 }
