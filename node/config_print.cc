@@ -59,6 +59,12 @@ std::vector<std::string> LinesOf(const TenantLimits& limits) {
     out.push_back("quota = " + Quoted(ExactBytes(limits.quota_bytes)));
   }
   if (limits.ttl_us != 0) out.push_back("ttl = " + Quoted(ExactDuration(limits.ttl_us)));
+  if (limits.pinned_bytes_max != TenantLimits::kAsTheNode) {
+    out.push_back("pinned = " + Quoted(ExactBytes(limits.pinned_bytes_max)));
+  }
+  if (limits.pin_us_max != TenantLimits::kAsTheNode) {
+    out.push_back("pin_max = " + Quoted(ExactDuration(limits.pin_us_max)));
+  }
   return out;
 }
 
@@ -153,14 +159,19 @@ std::string ConfigReference() {
          "A client says which tenant it is when it opens a namespace; a credential may hold it to one. "
          "Limits "
          "of tenants\n"
-         "stand in the config file, or in a file of their own that `tenants` names, each a text in "
+         "stand in the config file, or in a file of their own that `tenants` names; values are texts in "
          "quotes:\n\n"
-         "```toml\n[[tenants]]\nname = \"chat\"          # \"\": who names none; \"*\": every tenant that is "
-         "not listed\n"
-         "quota = \"64GiB\"        # of memory; beyond it the tenant's own coldest blocks leave; 0: it puts "
-         "nothing\n"
-         "ttl = \"24h\"            # 1s..87600h; a block is a miss, expired, so long after it was put; left "
-         "out: no end\n```\n\n"
+         "```toml\n[[tenants]]\n"
+         "name = \"chat\"       # \"\": who names none; \"*\": each tenant that is not listed\n"
+         "quota = \"64GiB\"     # of memory; for more its own coldest blocks leave; 0: nothing is taken; "
+         "left "
+         "out: no quota\n"
+         "ttl = \"24h\"         # 1s..87600h; so long after a block was put it is a miss, expired; left out: "
+         "no end\n"
+         "pinned = \"8GiB\"     # what matches may pin of the quota; left out: half of it\n"
+         "pin_max = \"10s\"     # 0..10m, for how long; left out: as pin_max of the node\n"
+         "```\n\n"
+         "A quota limits, it reserves nothing. The names appear in metrics.\n\n"
          "## Membership\n\n"
          "`peers` is the same list on every node: the data address of each, with its id and weight. Only "
          "that is in\n"

@@ -26,11 +26,8 @@ void Owner::State::OnMatch(Asker& asker, const Match& body) {
   if (rules.bypass) return AnswerBypassed(asker, keys * groups);
   MatchReply reply;
   reply.presence.resize(keys * groups);
-  const bool pins = body.pin_us != 0 && asker.session->pins.size() < kPinsPerSessionMax;
-  SoftPin pin;
-  pin.session = asker.id;
-  pin.tenant = record->tenant;
-  pin.end_us = now_us + std::min<uint64_t>(body.pin_us, options.pin_us_max);
+  SoftPin pin = PinFor(asker, record->tenant, body.pin_us);
+  const bool pins = pin.end_us > now_us;
   std::vector<Patch> sources;
   uint32_t first[Index::kBatch];
   uint64_t key_us[Index::kBatch];  // until a get of the key would end
@@ -109,11 +106,29 @@ void Owner::State::AddEstimates(const uint64_t* key_us, size_t count,
   }
 }
 
+// A pin of nothing yet; one that may not be ends now.
+SoftPin Owner::State::PinFor(const Asker& asker, uint32_t tenant, uint32_t pin_us) const {
+  SoftPin pin;
+  pin.session = asker.id;
+  pin.tenant = tenant;
+  const uint64_t most_us = std::min(options.pin_us_max, tenants.at(tenant).limits.pin_us_max);
+  const bool full = asker.session->pins.size() >= kPinsPerSessionMax;
+  pin.end_us = full ? now_us : now_us + std::min<uint64_t>(pin_us, most_us);
+  return pin;
+}
+
+uint64_t Owner::State::PinnedMax(const Tenant& tenant) const {
+  const TenantLimits& limits = tenant.limits;
+  const uint64_t node_max = options.pinned_bytes_per_tenant_max != 0 ? options.pinned_bytes_per_tenant_max
+                                                                     : options.memory_bytes / 2;
+  if (limits.pinned_bytes_max != TenantLimits::kAsTheNode) return std::min(node_max, limits.pinned_bytes_max);
+  return limits.quota_bytes == TenantLimits::kNoQuota ? node_max : std::min(node_max, limits.quota_bytes / 2);
+}
+
 // Pins what a hit needs, unless the tenant's cap is reached: then the hit is answered all the same.
 void Owner::State::PinMatched(const std::vector<Patch>& sources, SoftPin* pin) {
-  const uint64_t cap = options.pinned_bytes_per_tenant_max != 0 ? options.pinned_bytes_per_tenant_max
-                                                                : options.memory_bytes / 2;
   Tenant& tenant = tenants.at(pin->tenant);
+  const uint64_t cap = PinnedMax(tenant);
   for (const Patch& source : sources) {
     if ((source.entry & kSsdBit) != 0) continue;  // nothing to pin there
     const uint64_t bytes = arena.ShapeOf(PlaceOf(source.entry)).slot_bytes;

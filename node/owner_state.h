@@ -290,6 +290,8 @@ struct Owner::State : private ssd::TierSink {
 
   // owner_match.cc
   void OnMatch(Asker& asker, const Match& body);
+  SoftPin PinFor(const Asker& asker, uint32_t tenant, uint32_t pin_us) const;
+  uint64_t PinnedMax(const Tenant& tenant) const;
   void PinMatched(const std::vector<Patch>& sources, SoftPin* pin);
   uint64_t ColdUs(const std::vector<Patch>& sources, ssd::Lane lane, uint64_t* bytes_before);
   static void AddEstimates(const uint64_t* key_us, size_t count,

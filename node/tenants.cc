@@ -9,6 +9,7 @@ namespace larder::node {
 
 namespace {
 constexpr uint64_t kTtlUsMin = 1'000'000;
+constexpr uint64_t kPinUsMaxMax = 600'000'000;
 constexpr uint64_t kTtlUsMax = 87'600ull * 3'600'000'000;  // ten years
 }  // namespace
 
@@ -34,6 +35,12 @@ Status CheckTenants(const std::vector<TenantLimits>& all) {
     if (!names.insert(each.name).second) return Invalid(which + " is there twice; keep one of the two");
     if (each.ttl_us != 0 && (each.ttl_us < kTtlUsMin || each.ttl_us > kTtlUsMax)) {
       return Invalid(which + ": ttl may be 1s..87600h, or 0 for no end");
+    }
+    if (each.pin_us_max != TenantLimits::kAsTheNode && each.pin_us_max > kPinUsMaxMax) {
+      return Invalid(which + ": pin_max may be 0..10m");
+    }
+    if (each.pinned_bytes_max != TenantLimits::kAsTheNode && each.pinned_bytes_max > each.quota_bytes) {
+      return Invalid(which + ": pinned is more than its quota, which counts what is pinned too; lower it");
     }
   }
   return Status::Ok();

@@ -16,9 +16,12 @@ OwnerOptions Options() {
   OwnerOptions options;
   options.memory_bytes = 64 << 20;
   options.eviction_policy = PolicyKind::kLru;
-  options.tenants = {{.name = "small", .quota_bytes = kQuota},
-                     {.name = "none", .quota_bytes = 0},
-                     {.name = "*", .quota_bytes = 8 << 20}};
+  options.tenants = {
+      {.name = "small", .quota_bytes = kQuota},
+      {.name = "none", .quota_bytes = 0},
+      {.name = "few", .quota_bytes = kQuota, .pin_us_max = 2'000'000, .pinned_bytes_max = 3 * kSlot},
+      {.name = "pinless", .pin_us_max = 0},
+      {.name = "*", .quota_bytes = 8 << 20}};
   return options;
 }
 
@@ -101,10 +104,10 @@ TEST_F(Quota, AQuotaOfZeroTakesNothing) {
 
 TEST_F(Quota, WhatIsPinnedOrUnderWayLeavesNoRoom) {
   for (uint64_t key = 1; key <= 15; ++key) ASSERT_EQ(Put(small, key), PutState::kStored);
-  std::vector<uint64_t> handles(16);
+  std::vector<uint64_t> tokens(16);
   for (uint64_t key = 1; key <= 15; ++key) {
-    node.MatchOne(session, small, Block(key), &handles[key], 1'000'000);
-    ASSERT_NE(handles[key], 0u);
+    node.GetOne(session, small, Block(key), false);
+    tokens[key] = node.last_token;
   }
   const ReserveReply::Block ticket = node.ReserveOne(session, small, Block(16));
   ASSERT_EQ(ticket.state, PutState::kTicket);
@@ -112,7 +115,7 @@ TEST_F(Quota, WhatIsPinnedOrUnderWayLeavesNoRoom) {
   EXPECT_EQ(Put(other, 17), PutState::kStored);
   node.Check();
   EXPECT_EQ(node.CommitOne(session, ticket.ticket, Block(16)), PutState::kStored);
-  node.Release(session, handles[7]);
+  node.Give(session, Sent{tokens[7]});
   EXPECT_EQ(Put(small, 17), PutState::kStored);
   EXPECT_EQ(Put(small, 18), PutState::kStored);
   EXPECT_EQ(Put(small, 19), PutState::kStored);
@@ -121,6 +124,39 @@ TEST_F(Quota, WhatIsPinnedOrUnderWayLeavesNoRoom) {
     EXPECT_EQ(Match(small, key), Presence::kRam) << key;
   }
   node.Check();
+}
+
+TEST_F(Quota, PinsHaveAShareOfItAndAnEnd) {
+  const uint32_t few = Open("few");
+  for (const uint32_t number : {small, few}) {
+    for (uint64_t key = 1; key <= 16; ++key) ASSERT_EQ(Put(number, key), PutState::kStored);
+  }
+  larder::Match match;
+  match.number = small;
+  match.groups = {0};
+  for (uint64_t key = 1; key <= 16; ++key) match.hashes.push_back(HashOf(key));
+  match.hash_count = 16;
+  match.pin_us = 60'000'000;
+  EXPECT_EQ(node.Ask<MatchReply>(session, Verb::kMatch, match).value().pinned_bytes, kQuota / 2);
+  match.number = few;
+  EXPECT_EQ(node.Ask<MatchReply>(session, Verb::kMatch, match).value().pinned_bytes, 3 * kSlot);
+  EXPECT_EQ(stats().soft_pinned_bytes, kQuota / 2 + 3 * kSlot);
+  // The rest is there for puts, pinned or not.
+  for (uint64_t key = 21; key <= 50; ++key) ASSERT_EQ(Put(few, key), PutState::kStored);
+  for (uint64_t key = 1; key <= 3; ++key) EXPECT_EQ(this->Match(few, key), Presence::kRam) << key;
+  node.Advance(2'000'000);
+  EXPECT_EQ(stats().soft_pinned_bytes, kQuota / 2);  // few's are over, whatever was asked for
+  for (uint64_t key = 51; key <= 66; ++key) ASSERT_EQ(Put(few, key), PutState::kStored);
+  for (uint64_t key = 1; key <= 3; ++key) EXPECT_EQ(this->Match(few, key), Presence::kOverQuota) << key;
+  node.Check();
+}
+
+TEST_F(Quota, ATenantMayHaveNoPins) {
+  const uint32_t pinless = Open("pinless");
+  ASSERT_EQ(Put(pinless, 1), PutState::kStored);
+  uint64_t handle = 1;
+  EXPECT_EQ(node.MatchOne(session, pinless, Block(1), &handle, 1'000'000), Presence::kRam);
+  EXPECT_EQ(handle, 0u);
 }
 
 TEST_F(Quota, APieceThatLeftCountsAsLongAsAPinHoldsItsMemory) {
