@@ -65,6 +65,16 @@ void Fill(const NodeRecord& record, api::Node* out) {
   out->set_build(record.build);
 }
 
+void Fill(const TenantInfo& tenant, api::TenantInfo* out) {
+  out->set_name(tenant.limits.name);
+  out->set_namespaces(tenant.namespaces);
+  out->set_used_bytes(tenant.used_bytes);
+  if (tenant.limits.quota_bytes != TenantLimits::kNoQuota) out->set_quota_bytes(tenant.limits.quota_bytes);
+  out->set_pinned_bytes(tenant.pinned_bytes);
+  out->set_pinned_max_bytes(tenant.pinned_bytes_max);
+  out->set_ttl_ms(tenant.limits.ttl_us / 1000);
+}
+
 void Fill(const BlockStory& story, api::ExplainResponse::Block* out) {
   out->set_presence(std::string(PresenceName(story.presence)));
   out->set_left_unix_ms(uint64_t{story.left_s} * 1000);
@@ -210,6 +220,11 @@ class Service final : public api::Control::Service {
       info->set_blocks(each.blocks);
       info->set_payload_bytes(each.bytes);
       info->set_clear_epoch(each.clear_epoch);
+    }
+    Result<std::vector<TenantInfo>> tenants = node->Tenants();
+    if (!tenants.ok()) return FromStatus(tenants.status());
+    for (const TenantInfo& each : tenants.value()) {
+      if (access.MaySee(each.limits.name)) Fill(each, out->add_tenants());
     }
     return grpc::Status::OK;
   }

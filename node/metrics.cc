@@ -83,6 +83,27 @@ void EmitHandOver(In in, Sink& out) {
   out.Add(progress.left_blocks(), {{"kind", "left"}});
 }
 
+// A row for each tenant that has limits, and one for all others: as many as are configured.
+void EmitTenantBytes(In in, Sink& out) {
+  for (const TenantStats& each : in.owner.tenants) {
+    out.Add(each.used_bytes, {{"tenant", each.name}, {"kind", "used"}});
+    out.Add(each.pinned_bytes, {{"tenant", each.name}, {"kind", "pinned"}});
+    if (each.quota_bytes == TenantLimits::kNoQuota) continue;
+    out.Add(each.quota_bytes, {{"tenant", each.name}, {"kind", "quota"}});
+  }
+}
+
+void EmitTenantLeft(In in, Sink& out) {
+  for (const TenantStats& each : in.owner.tenants) {
+    out.Add(each.expired, {{"tenant", each.name}, {"reason", "expired"}});
+    out.Add(each.evicted_for_quota, {{"tenant", each.name}, {"reason", "over-quota"}});
+  }
+}
+
+void EmitTenantRefused(In in, Sink& out) {
+  for (const TenantStats& each : in.owner.tenants) out.Add(each.put_over_quota, {{"tenant", each.name}});
+}
+
 #define TRANSPORT(field)                                                                                 \
   [](In in, Sink& out) {                                                                                 \
     for (const MoverStats& each : in.movers) out.Add(each.stats.field, {{"transport", each.transport}}); \
@@ -186,6 +207,18 @@ constexpr Metric kMetrics[] = {
      OWNER(cleared)},
     {{"larder_evicted_pieces_total", "", "Pieces evicted for others.", kCounter}, OWNER(evicted)},
     {{"larder_evicted_bytes_total", "bytes", "Payload of evicted pieces.", kCounter}, OWNER(evicted_bytes)},
+    {{"larder_tenant_memory_bytes", "bytes",
+      "Slots of tenants with limits (\"*\": of all others together): used, of them pinned by matches, and "
+      "the "
+      "quota of each.",
+      kGauge},
+     EmitTenantBytes},
+    {{"larder_tenant_left_pieces_total", "",
+      "Pieces of tenants that left because their ttl was over, or for others of the same tenant's quota.",
+      kCounter},
+     EmitTenantLeft},
+    {{"larder_tenant_puts_refused_total", "", "Puts of tenants that did not fit into their quota.", kCounter},
+     EmitTenantRefused},
     {{"larder_expired_pieces_total", "", "Pieces that left because their tenant's ttl was over.", kCounter},
      OWNER(expired)},
     {{"larder_expired_bytes_total", "bytes", "Payload of those.", kCounter}, OWNER(expired_bytes)},

@@ -284,6 +284,12 @@ Result<std::vector<NamespaceInfo>> Node::Namespaces() const {
   return out;
 }
 
+Result<std::vector<TenantInfo>> Node::Tenants() const {
+  std::vector<TenantInfo> out;
+  if (!impl_->owner->Call([&](Owner& owner) { out = owner.Tenants(); })) return kStopped;
+  return out;
+}
+
 Result<uint64_t> Node::Clear(const Namespace& name_space, const std::function<bool()>& gone) {
   Result<uint64_t> out = kStopped;
   uint64_t durable = 0;

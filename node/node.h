@@ -106,6 +106,7 @@ class Node {
   std::vector<MoverStats> mover_stats() const;
   Result<std::vector<ssd::DiskInfo>> Disks() const;
   Result<std::vector<NamespaceInfo>> Namespaces() const;
+  Result<std::vector<TenantInfo>> Tenants() const;
   // Waits until a restart can't bring anything back and, while blocks are being handed over, until those who
   // got some have heard it; kTimedOut when that takes a minute, or `gone` says that nobody waits any more.
   Result<uint64_t> Clear(const Namespace& name_space, const std::function<bool()>& gone = nullptr);

@@ -9,6 +9,7 @@ namespace larder::node {
 Owner::State::State(const OwnerOptions& given, SlabSource* slabs, Outbox* outbox_given,
                     std::unique_ptr<ssd::SsdTier> ssd_given)
     : options(given),
+      tenant_limits(WithOthers(given.tenants)),
       outbox(outbox_given),
       index(given.seed),
       arena(given.memory_bytes, given.slab_bytes_target, slabs),
@@ -19,7 +20,11 @@ Owner::State::State(const OwnerOptions& given, SlabSource* slabs, Outbox* outbox
       family(MakePolicyFamily(given.eviction_policy)),
       writing(16, BlockNameHash{given.seed}),
       admission(given.admit_twice),
-      reading(16, BlockNameHash{given.seed}) {}
+      reading(16, BlockNameHash{given.seed}) {
+  for (const TenantLimits& limits : tenant_limits) {
+    tenant_counts.push_back({.name = limits.name, .quota_bytes = limits.quota_bytes});
+  }
+}
 
 Owner::Owner(const OwnerOptions& options, SlabSource* slabs, Outbox* outbox,
              std::unique_ptr<ssd::SsdTier> ssd)
@@ -69,6 +74,16 @@ std::vector<NamespaceInfo> Owner::Namespaces() const {
     const NamespaceRecord& record = state_->name_spaces[number];
     out.push_back({name, state_->tenants.at(record.tenant).name, record.identity, record.blocks, record.bytes,
                    record.clear_epoch});
+  }
+  return out;
+}
+
+std::vector<TenantInfo> Owner::Tenants() const {
+  std::vector<TenantInfo> out;
+  for (const auto& [name, number] : state_->tenant_of) {
+    const Tenant& tenant = state_->tenants.at(number);
+    out.push_back({tenant.limits, tenant.namespaces, tenant.used_bytes, tenant.pinned_bytes,
+                   state_->PinnedMax(tenant)});
   }
   return out;
 }

@@ -137,6 +137,21 @@ struct OwnerOptions {
   std::vector<TenantLimits> tenants;
 };
 
+// Of a tenant that has namespaces here.
+struct TenantInfo {
+  TenantLimits limits;  // with its own name
+  uint32_t namespaces = 0;
+  uint64_t used_bytes = 0, pinned_bytes = 0, pinned_bytes_max = 0;
+};
+
+// Of a tenant with limits of its own ("*": of all others together), since the node started.
+struct TenantStats {
+  std::string name;
+  uint64_t expired = 0, evicted_for_quota = 0, put_over_quota = 0;  // monotonic
+  uint64_t used_bytes = 0, pinned_bytes = 0;                        // gauges
+  uint64_t quota_bytes = TenantLimits::kNoQuota;                    // of each
+};
+
 struct NamespaceInfo {
   Namespace name_space;
   std::string tenant, identity;
@@ -224,6 +239,7 @@ struct OwnerStats {
   bool bypass = false;
   bool has_ssd = false;
   ssd::TierStats ssd;
+  std::vector<TenantStats> tenants;  // as configured, and "*"
 };
 
 class Owner {
@@ -250,6 +266,7 @@ class Owner {
 
   OwnerStats stats() const;
   std::vector<NamespaceInfo> Namespaces() const;
+  std::vector<TenantInfo> Tenants() const;
   // Admin's clear by hex name: removed pieces, or kNotFound.
   // `durable`: what IsDurable is asked for, since a restart must not bring it back; 0: nothing to wait for.
   Result<uint64_t> ClearNamespace(const Namespace& name_space, uint64_t* durable = nullptr);

@@ -89,7 +89,10 @@ uint32_t Owner::State::InternTenant(const std::string& name) {
   if (added) {
     Tenant& tenant = tenants[++last_tenant];
     tenant.name = name;
-    tenant.limits = LimitsOf(options.tenants, name);
+    const size_t limits = LimitsOf(tenant_limits, name);
+    tenant.number_of_limits = static_cast<uint32_t>(limits);
+    tenant.limits = tenant_limits[limits];
+    tenant.limits.name = name;
   }
   ++tenants[found->second].namespaces;
   return found->second;
@@ -204,6 +207,7 @@ OwnerStats Owner::State::Stats() const {
   out.bypass = rules.bypass;
   out.has_ssd = ssd != nullptr;
   if (ssd != nullptr) out.ssd = ssd->stats();
+  out.tenants = TenantCounts();
   return out;
 }
 

@@ -120,6 +120,7 @@ void Owner::State::Evict(uint32_t entry, bool for_quota) {
   counts.evicted_bytes += bytes;
   if (for_quota) {
     ++counts.evicted_for_quota;
+    ++CountsOf(arena.ShapeOf(PlaceOf(entry)).tenant).evicted_for_quota;
     return Leave(entry, Presence::kOverQuota);
   }
   const bool dropped = ssd != nullptr && SsdPiece({e.space, e.hash, e.group}, e.rectangle) == kNone;

@@ -45,6 +45,7 @@ bool Owner::State::Expired(uint32_t number, uint32_t born_s) const {
 void Owner::State::Expire(uint32_t entry) {
   ++counts.expired;
   counts.expired_bytes += index.place(entry).payload_bytes;
+  ++CountsOf(arena.ShapeOf(PlaceOf(entry)).tenant).expired;
   Leave(entry, Presence::kExpired);
 }
 
@@ -52,6 +53,7 @@ void Owner::State::ExpireCold(uint32_t number, uint32_t cold) {
   const ssd::SsdEntry& e = ssd->entry(cold);
   ++counts.expired;
   counts.expired_bytes += e.payload_bytes;
+  ++CountsOf(name_spaces[number].tenant).expired;
   misses.Remember(FingerprintOf(number, e.hash, e.group), Presence::kExpired, unix_ms);
   ssd->Remove(cold);
 }

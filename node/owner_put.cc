@@ -59,7 +59,10 @@ void Owner::State::OnReserve(Asker& asker, Reserve&& body) {
     if (state == PutState::kFull) ++counts.put_full;
     if (state == PutState::kBusy) ++counts.put_busy;
     if (state == PutState::kInvalid) ++counts.put_invalid;
-    if (state == PutState::kOverQuota) ++counts.put_over_quota;
+    if (state == PutState::kOverQuota) {
+      ++counts.put_over_quota;
+      ++CountsOf(name_spaces[number].tenant).put_over_quota;
+    }
   }
   Answer(asker, reply);
   SpillQuota(name_spaces[number].tenant);

@@ -30,6 +30,19 @@ void Owner::State::DropTenantIfUnused(uint32_t number) {
   tenants.erase(found);
 }
 
+TenantStats& Owner::State::CountsOf(uint32_t tenant) {
+  return tenant_counts[tenants.at(tenant).number_of_limits];
+}
+
+std::vector<TenantStats> Owner::State::TenantCounts() const {
+  std::vector<TenantStats> out = tenant_counts;
+  for (const auto& [number, tenant] : tenants) {
+    out[tenant.number_of_limits].used_bytes += tenant.used_bytes;
+    out[tenant.number_of_limits].pinned_bytes += tenant.pinned_bytes;
+  }
+  return out;
+}
+
 // kTicket: there is room, and the caller charges what it takes. kBusy: there will be.
 PutState Owner::State::TakeQuota(uint32_t number, uint64_t slot_bytes) {
   Tenant& tenant = tenants.at(number);

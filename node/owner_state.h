@@ -48,6 +48,7 @@ inline constexpr size_t kColdGetsMax = 4096;  // gets that wait for SSD, of a no
 
 struct Tenant {
   std::string name;
+  uint32_t number_of_limits = 0;
   TenantLimits limits;
   uint32_t namespaces = 0;
   uint64_t pinned_bytes = 0;
@@ -268,6 +269,8 @@ struct Owner::State : private ssd::TierSink {
   void SpillQuota(uint32_t tenant);
   void SpillCrowded();
   void DropTenantIfUnused(uint32_t number);
+  TenantStats& CountsOf(uint32_t tenant);
+  std::vector<TenantStats> TenantCounts() const;
 
   // owner_put.cc
   void OnReserve(Asker& asker, Reserve&& body);
@@ -380,6 +383,7 @@ struct Owner::State : private ssd::TierSink {
   std::string CheckCold() const;
 
   const OwnerOptions options;
+  const std::vector<TenantLimits> tenant_limits;
   Outbox* const outbox;
   uint64_t now_us = 0;
   uint64_t unix_ms = 0;
@@ -407,7 +411,8 @@ struct Owner::State : private ssd::TierSink {
   std::map<uint32_t, Tenant> tenants;
   std::map<std::string, uint32_t> tenant_of;
   uint32_t last_tenant = 0;
-  std::set<uint32_t> crowded;  // tenants near their quota whose coldest SSD could not take yet
+  std::vector<TenantStats> tenant_counts;  // one for each of the limits
+  std::set<uint32_t> crowded;              // tenants near their quota whose coldest SSD could not take yet
   uint64_t last_namespace_serial = 0;
   std::list<Space> sweeping;  // spaces that a clear hid and that still hold pieces
 

@@ -1,5 +1,6 @@
 #include "node/tenants.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "proto/block_key.h"
@@ -13,14 +14,18 @@ constexpr uint64_t kPinUsMaxMax = 600'000'000;
 constexpr uint64_t kTtlUsMax = 87'600ull * 3'600'000'000;  // ten years
 }  // namespace
 
-TenantLimits LimitsOf(const std::vector<TenantLimits>& all, std::string_view name) {
-  TenantLimits limits;
-  for (const TenantLimits& each : all) {
-    if (each.name == name) return each;
-    if (each.name == kOtherTenants) limits = each;
-  }
-  limits.name = name;
-  return limits;
+std::vector<TenantLimits> WithOthers(std::vector<TenantLimits> all) {
+  const bool there = std::ranges::find(all, kOtherTenants, &TenantLimits::name) != all.end();
+  if (!there) all.push_back({.name = std::string(kOtherTenants)});
+  return all;
+}
+
+size_t LimitsOf(const std::vector<TenantLimits>& all_with_others, std::string_view name) {
+  const auto of = [&](std::string_view each) {
+    return std::ranges::find(all_with_others, each, &TenantLimits::name) - all_with_others.begin();
+  };
+  const auto own = static_cast<size_t>(of(name));
+  return own < all_with_others.size() ? own : static_cast<size_t>(of(kOtherTenants));
 }
 
 Status CheckTenants(const std::vector<TenantLimits>& all) {

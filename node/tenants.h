@@ -21,13 +21,17 @@ struct TenantLimits {
   // Of pins by matches, within the node's own limits. `pinned_bytes` left alone beside a quota: half of that.
   uint64_t pin_us_max = kAsTheNode;  // 0: none
   uint64_t pinned_bytes_max = kAsTheNode;
+
+  bool operator==(const TenantLimits&) const = default;
 };
 
 inline constexpr std::string_view kOtherTenants = "*";
 inline constexpr size_t kTenantLimitsMax = 1024;
 
-// Those of `name`: its own, else those of all others, else none at all.
-TenantLimits LimitsOf(const std::vector<TenantLimits>& all, std::string_view name);
+// The same with limits for all others, which has none when they are not there.
+std::vector<TenantLimits> WithOthers(std::vector<TenantLimits> all);
+// Which of them are those of `name`.
+size_t LimitsOf(const std::vector<TenantLimits>& all_with_others, std::string_view name);
 
 // Names are there once and short enough, numbers within their ranges.
 Status CheckTenants(const std::vector<TenantLimits>& all);

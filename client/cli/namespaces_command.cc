@@ -20,9 +20,31 @@ struct Sum {
   std::vector<std::string> nodes;  // control addresses
 };
 
-// Of all nodes, by hex. `failed`: what did not answer, one text each.
-std::map<std::string, Sum> Collect(const Globals& globals, std::vector<std::string>* failed) {
-  std::map<std::string, Sum> out;
+// Of a tenant over all nodes; a quota is each node's.
+struct TenantSum {
+  uint64_t used_bytes = 0, quota_bytes = 0, pinned_bytes = 0, pinned_max_bytes = 0, ttl_ms = 0;
+  bool limited = false;  // has a quota on some node
+  size_t nodes = 0;
+};
+
+struct Listed {
+  std::map<std::string, Sum> spaces;         // by hex
+  std::map<std::string, TenantSum> tenants;  // by name
+};
+
+void Add(const control::v1::TenantInfo& info, TenantSum* sum) {
+  sum->used_bytes += info.used_bytes();
+  sum->quota_bytes += info.quota_bytes();
+  sum->limited = sum->limited || info.has_quota_bytes();
+  sum->pinned_bytes += info.pinned_bytes();
+  sum->pinned_max_bytes += info.pinned_max_bytes();
+  sum->ttl_ms = std::max(sum->ttl_ms, info.ttl_ms());
+  ++sum->nodes;
+}
+
+// Of all nodes. `failed`: what did not answer, one text each.
+Listed Collect(const Globals& globals, std::vector<std::string>* failed) {
+  Listed out;
   for (const NodeView& view : LookAtCluster(globals)) {
     control::v1::NamespacesResponse list;
     Status status(Code::kUnavailable, view.control_error);
@@ -32,7 +54,7 @@ std::map<std::string, Sum> Collect(const Globals& globals, std::vector<std::stri
       continue;
     }
     for (const auto& each : list.namespaces()) {
-      Sum& sum = out[each.hex()];
+      Sum& sum = out.spaces[each.hex()];
       sum.tenant = each.tenant();
       sum.identity = each.identity();
       sum.blocks += each.blocks();
@@ -40,6 +62,7 @@ std::map<std::string, Sum> Collect(const Globals& globals, std::vector<std::stri
       sum.clear_epoch = std::max(sum.clear_epoch, each.clear_epoch());
       sum.nodes.push_back(view.record.control_address);
     }
+    for (const auto& each : list.tenants()) Add(each, &out.tenants[each.name()]);
   }
   return out;
 }
@@ -56,9 +79,35 @@ int Report(const std::vector<std::string>& failed) {
   return failed.empty() ? kExitOk : kExitFailed;
 }
 
+ordered_json ToJson(const std::map<std::string, TenantSum>& tenants) {
+  ordered_json list = ordered_json::array();
+  for (const auto& [name, sum] : tenants) {
+    ordered_json& tenant = list.emplace_back();
+    tenant = {{"tenant", name}, {"used_bytes", sum.used_bytes}};
+    if (sum.limited) tenant["quota_bytes"] = sum.quota_bytes;
+    tenant["pinned_bytes"] = sum.pinned_bytes;
+    tenant["pinned_max_bytes"] = sum.pinned_max_bytes;
+    if (sum.ttl_ms != 0) tenant["ttl_ms"] = sum.ttl_ms;
+    tenant["nodes"] = sum.nodes;
+  }
+  return list;
+}
+
+std::string TableOf(const std::map<std::string, TenantSum>& tenants) {
+  const auto bytes = [](uint64_t value) { return PrettyBytes(static_cast<double>(value)); };
+  TextTable table;
+  table.Row({"TENANT", "IN MEMORY", "QUOTA", "PINNED", "OF AT MOST", "TTL", "NODES"});
+  for (const auto& [name, sum] : tenants) {
+    table.Row({name.empty() ? "-" : name, bytes(sum.used_bytes), sum.limited ? bytes(sum.quota_bytes) : "-",
+               bytes(sum.pinned_bytes), bytes(sum.pinned_max_bytes),
+               sum.ttl_ms == 0 ? "-" : ExactDuration(sum.ttl_ms * 1000), std::to_string(sum.nodes)});
+  }
+  return table.Text();
+}
+
 int Namespaces(const Globals& globals) {
   std::vector<std::string> failed;
-  const std::map<std::string, Sum> all = Collect(globals, &failed);
+  const auto [all, tenants] = Collect(globals, &failed);
   if (globals.json()) {
     ordered_json list = ordered_json::array();
     for (const auto& [hex, sum] : all) {
@@ -70,7 +119,10 @@ int Namespaces(const Globals& globals) {
                       {"clear_epoch", sum.clear_epoch},
                       {"nodes", sum.nodes.size()}});
     }
-    std::printf("%s\n", ordered_json{{"namespaces", list}, {"unanswered", failed}}.dump().c_str());
+    std::printf("%s\n",
+                ordered_json{{"namespaces", list}, {"tenants", ToJson(tenants)}, {"unanswered", failed}}
+                    .dump()
+                    .c_str());
     return failed.empty() ? kExitOk : kExitFailed;
   }
   TextTable table;
@@ -81,6 +133,7 @@ int Namespaces(const Globals& globals) {
                OneLine(sum.identity)});
   }
   std::fputs(table.Text().c_str(), stdout);
+  if (!tenants.empty()) std::printf("\n%s", TableOf(tenants).c_str());
   return Report(failed);
 }
 
@@ -92,7 +145,7 @@ int Clear(const Globals& globals, const std::string& prefix) {
   }
   std::vector<std::string> failed;
   std::vector<std::pair<std::string, Sum>> found;
-  for (const auto& each : Collect(globals, &failed)) {
+  for (const auto& each : Collect(globals, &failed).spaces) {
     if (each.first.rfind(prefix, 0) == 0) found.push_back(each);
   }
   if (found.size() > 1)
@@ -125,9 +178,9 @@ int Clear(const Globals& globals, const std::string& prefix) {
 }  // namespace
 
 void AddNamespaces(CLI::App* app, Run* run) {
-  app->add_subcommand("namespaces", "what is stored, by model and tenant")->callback([run] {
-    *run = Namespaces;
-  });
+  app->add_subcommand("namespaces",
+                      "what is stored, by model and tenant, and what tenants use of their quotas")
+      ->callback([run] { *run = Namespaces; });
   CLI::App* clear = app->add_subcommand("clear", "forget all blocks of a namespace, on every node");
   auto prefix = std::make_shared<std::string>();
   clear->add_option("namespace", *prefix, "its hex, or the first digits of it")->required();

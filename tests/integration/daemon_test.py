@@ -509,6 +509,35 @@ class Tool(Case):
         self.assertEqual(done.returncode, 1)
         self.assertIn(b"cleared", done.stderr)
 
+    def test_tenants_have_limits(self):
+        path = self.folder / "tenants.toml"
+        path.write_text("[[tenants]]\nname = 'brief'\nttl = '1s'\n"
+                        "[[tenants]]\nname = 'none'\nquota = '0'\n"
+                        "[[tenants]]\nname = '*'\nquota = '1MiB'\npinned = '64KiB'\npin_max = '1s'\n")
+        node = self.node("--tenants", str(path))
+        self.assertEqual(node.ctl("put", "-", "--name", "n", "--tenant", "brief", stdin=b"bytes").returncode, 0)
+        until(lambda: b"expired" in node.ctl("get", "n", "--tenant", "brief").stderr, "its end")
+        done = node.ctl("put", "-", "--name", "n", "--tenant", "none", stdin=b"bytes")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"quota", done.stderr)
+        for name in "abc":
+            done = node.ctl("put", "-", "--name", name, "--tenant", "t", stdin=os.urandom(600 << 10))
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(node.ctl("get", "c", "--tenant", "t").returncode, 0)
+        self.assertIn(b"over-quota", node.ctl("get", "a", "--tenant", "t").stderr)
+        listed = json.loads(node.ctl("namespaces", "--json").stdout)["tenants"]
+        tenants = {tenant["tenant"]: tenant for tenant in listed}
+        self.assertEqual(tenants["brief"]["ttl_ms"], 1000)
+        self.assertEqual((tenants["none"]["quota_bytes"], tenants["none"]["used_bytes"]), (0, 0))
+        self.assertEqual((tenants["t"]["quota_bytes"], tenants["t"]["pinned_max_bytes"]), (1 << 20, 64 << 10))
+        self.assertGreater(tenants["t"]["used_bytes"], 600 << 10)
+        self.assertIn(b"IN MEMORY", node.ctl("namespaces").stdout)
+        metrics = node.http("/metrics")[1]
+        self.assertRegex(metrics, r'larder_tenant_left_pieces_total{tenant="\*",reason="over-quota"} [1-9]')
+        self.assertRegex(metrics, r'larder_tenant_puts_refused_total{tenant="none"} [1-9]')
+        self.assertRegex(metrics, r'larder_misses_total{reason="over-quota"} [1-9]')
+        self.assertRegex(metrics, r'larder_misses_total{reason="expired"} [1-9]')
+
     def test_a_drain_is_no_tenants_to_ask_for(self):
         path = self.folder / "credentials.toml"
         path.write_text("[[credentials]]\nname = 'prefill'\ntoken = '0123456789abcdef'\ntenant = 't'\n"

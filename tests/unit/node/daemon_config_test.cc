@@ -265,6 +265,16 @@ TEST(Config, MistakesInTheFileNameItsLine) {
        "0123456789abcdef'\n",
        "token of its own"},
       {"credentials = [1]\n", "[[credentials]]"},
+      {"tenants = [1]\n", "[[tenants]]"},
+      {"[[tenants]]\nttl = '1h'\n", "needs a name"},
+      {"[[tenants]]\nname = 'x'\nqouta = '1GiB'\n", "did you mean quota"},
+      {"[[tenants]]\nname = 'x'\nquota = 5\n", "text in quotes"},
+      {"[[tenants]]\nname = 'x'\nquota = '-1'\n", "tenant \"x\": quota"},
+      {"[[tenants]]\nname = 'x'\nttl = '5'\n", "tenant \"x\": ttl"},
+      {"[[tenants]]\nname = 'x'\nttl = '10ms'\n", "1s..87600h"},
+      {"[[tenants]]\nname = 'x'\npin_max = '11m'\n", "0..10m"},
+      {"[[tenants]]\nname = 'x'\nquota = '1GiB'\npinned = '2GiB'\n", "more than its quota"},
+      {"[[tenants]]\nname = 'x'\n[[tenants]]\nname = 'x'\n", "there twice"},
   };
   TempFolder folder;
   for (const auto& [text, expected] : cases) {
@@ -288,6 +298,42 @@ TEST(Config, CredentialsComeFromOnePlace) {
   EXPECT_NE(
       ErrorOf(Load({"--credentials", folder.Write("m.toml", "movers = 2\n")})).find("only [[credentials]]"),
       std::string::npos);
+}
+
+TEST(Config, TenantsComeFromOnePlace) {
+  TempFolder folder;
+  const std::string two =
+      "[[tenants]]\nname = 'chat'\nquota = '64MiB'\nttl = '24h'\npinned = '8MiB'\npin_max = '1500ms'\n"
+      "[[tenants]]\nname = '*'\nquota = '0'\n";
+  const std::string alone = folder.Write("t.toml", two);
+  const std::string inside = folder.Write("f.toml", "movers = 1\n" + two);
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--tenants", alone}, std::vector<std::string>{"--config", inside}}) {
+    auto loaded = Load(flags);
+    ASSERT_TRUE(loaded.ok()) << ErrorOf(loaded);
+    ASSERT_EQ(loaded->tenants.size(), 2u);
+    const TenantLimits& chat = loaded->tenants[0];
+    EXPECT_EQ(chat.name, "chat");
+    EXPECT_EQ(chat.quota_bytes, 64u << 20);
+    EXPECT_EQ(chat.ttl_us, 24 * 3'600'000'000ull);
+    EXPECT_EQ(chat.pinned_bytes_max, 8u << 20);
+    EXPECT_EQ(chat.pin_us_max, 1'500'000u);
+    EXPECT_EQ(loaded->tenants[1].quota_bytes, 0u);
+    EXPECT_EQ(loaded->tenants[1].pin_us_max, TenantLimits::kAsTheNode);
+    // What is printed says the same.
+    std::vector<std::string> print = flags;
+    print.push_back("--print-config");
+    const auto printed = Load(print);
+    ASSERT_TRUE(printed.ok());
+    const auto again = Load({"--config", folder.Write("g.toml", printed->output)});
+    ASSERT_TRUE(again.ok()) << ErrorOf(again);
+    EXPECT_EQ(again->tenants, loaded->tenants);
+  }
+  EXPECT_NE(ErrorOf(Load({"--config", inside, "--tenants", alone})).find("keep one"), std::string::npos);
+  EXPECT_NE(ErrorOf(Load({"--tenants", folder.Write("m.toml", "movers = 2\n")})).find("only [[tenants]]"),
+            std::string::npos);
+  EXPECT_NE(ErrorOf(Load({"--tenants", folder.Write("e.toml", "")})).find("no [[tenants]]"),
+            std::string::npos);
 }
 
 TEST(Config, KubernetesServiceVariablesAreNoTypos) {

@@ -14,6 +14,8 @@ MetricsInput SomeInput() {
   MetricsInput input;
   input.owner.puts = 7;
   input.owner.memory_bytes = 1u << 30;
+  input.owner.tenants = {{.name = "a\"b", .expired = 5, .used_bytes = 4096, .quota_bytes = 8192},
+                         {.name = "*"}};
   input.owner.miss_by_reason[static_cast<size_t>(Presence::kEvicted)] = 3;
   input.movers = {{"tcp", {}}, {"shm", {}}};
   input.movers[0].stats.sent_bytes = 123'456'789'012;
@@ -59,7 +61,10 @@ TEST(Metrics, ValuesArriveExactly) {
   for (const char* expected :
        {"larder_misses_total{reason=\"evicted\"} 3\n", "larder_memory_bytes{kind=\"capacity\"} 1073741824\n",
         "larder_transport_sent_bytes_total{transport=\"tcp\"} 123456789012\n",
-        "larder_puts_total{outcome=\"stored\"} 7\n", "larder_ready 1\n", "node=\"a\\\"b\\\\c\""}) {
+        "larder_puts_total{outcome=\"stored\"} 7\n",
+        "larder_tenant_left_pieces_total{tenant=\"a\\\"b\",reason=\"expired\"} 5\n",
+        "larder_tenant_memory_bytes{tenant=\"a\\\"b\",kind=\"quota\"} 8192\n", "larder_ready 1\n",
+        "node=\"a\\\"b\\\\c\""}) {
     EXPECT_NE(text.find(expected), std::string::npos) << expected;
   }
 }
