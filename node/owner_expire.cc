@@ -58,17 +58,22 @@ void Owner::State::ExpireCold(uint32_t number, uint32_t cold) {
   ssd->Remove(cold);
 }
 
-// The first piece of a key in memory; those on both tiers whose time is over have left before. What FindBatch
+// The first piece of a key in memory; those on both tiers whose time is over, and those on
+// SSD that a quarantine names, have left before. What FindBatch
 // found is looked up again with it, since a key may stand twice in a list.
 uint32_t Owner::State::Find(uint32_t number, const ChainHash& hash, uint16_t group) {
   uint32_t first = index.Find(SpaceOf(number), hash, group);
   const NamespaceRecord& record = name_spaces[number];
-  if (record.ttl_ms == 0) return first;
+  if (!Drops(record)) return first;
   // Beyond the event's work nobody looks at a piece on SSD, nor at any but the first in memory.
   for (uint32_t i = ssd == nullptr ? kNone : ssd->First(record.ssd_space, hash, group);
        i != kNone && work_left > 0; --work_left) {
     const uint32_t next = ssd->Next(i);
-    if (Expired(number, ssd->times(i).created_s)) ExpireCold(number, i);
+    if (BannedCold(i)) {
+      DropBannedCold(number, i);
+    } else if (Expired(number, ssd->times(i).created_s)) {
+      ExpireCold(number, i);
+    }
     i = next;
   }
   while (first != kNone && Expired(number, index.place(first).born_s)) {

@@ -42,7 +42,7 @@ void Owner::State::OnMatch(Asker& asker, const Match& body) {
       const auto hashes = std::span(body.hashes).subspan(begin, count);
       index.FindBatch(SpaceOf(number), hashes, body.groups[g], first);
       for (size_t i = 0; i < count; ++i) {
-        if (record->ttl_ms != 0) first[i] = Find(number, hashes[i], body.groups[g]);
+        if (Drops(*record)) first[i] = Find(number, hashes[i], body.groups[g]);
         if (first[i] != kNone) continue;
         misses.Prefetch(FingerprintOf(number, hashes[i], body.groups[g]));
         if (ssd != nullptr) ssd->Prefetch(record->ssd_space, hashes[i], body.groups[g]);

@@ -1,5 +1,8 @@
-// Quarantine: what is in memory leaves in one step; what lies on SSD leaves when it is read, since only its
-// record says who wrote it. Readers come from a bounded memory.
+// Quarantine: what is in memory leaves in one step; what lies on SSD leaves when somebody looks for it: by
+// the tag of its writer that the index has, or, where it has none, when its record is read. Readers come from
+// a bounded memory.
+#include <algorithm>
+
 #include "node/owner_state.h"
 
 namespace larder::node {
@@ -37,6 +40,22 @@ bool Owner::State::DropIfBanned(const ColdRead& read, const BlockHeader& header)
   misses.Remember(FingerprintOf(read.name.space.number, read.name.hash, read.name.group),
                   Presence::kQuarantined, unix_ms);
   return true;
+}
+
+// By the second in which it was written: of a rule's first second it may rule out too much.
+bool Owner::State::BannedCold(uint32_t cold) const {
+  const uint32_t tag = ssd->writer_tag(cold);
+  const uint64_t created_ms = uint64_t{ssd->times(cold).created_s} * 1000 + 999;
+  return std::ranges::any_of(rules.rules(), [&](const QuarantineRule& rule) {
+    return ssd::WriterTag(rule.writer) == tag && created_ms >= rule.since_ms;
+  });
+}
+
+void Owner::State::DropBannedCold(uint32_t number, uint32_t cold) {
+  const ssd::SsdEntry& e = ssd->entry(cold);
+  ++counts.quarantined;
+  misses.Remember(FingerprintOf(number, e.hash, e.group), Presence::kQuarantined, unix_ms);
+  ssd->Remove(cold);
 }
 
 void Owner::State::AnswerBypassed(const Asker& asker, size_t keys) {

@@ -212,6 +212,10 @@ struct Owner::State : private ssd::TierSink {
   void SetClockToSsd();
   // Unix time that is never set back while the node lives, by which blocks are dated and expire.
   uint64_t steady_ms() const { return now_us / 1000 + ahead_ms; }
+  // Lookups of it may find what has to go.
+  bool Drops(const NamespaceRecord& record) const {
+    return record.ttl_ms != 0 || (ssd != nullptr && !rules.rules().empty());
+  }
   bool Expired(uint32_t number, uint32_t born_s) const;
   void Expire(uint32_t entry);
   void ExpireCold(uint32_t number, uint32_t cold);
@@ -345,6 +349,8 @@ struct Owner::State : private ssd::TierSink {
   void AnswerBypassed(const Asker& asker, size_t keys);
   bool DropIfBanned(uint32_t entry, const BlockHeader& header);
   bool DropIfBanned(const ColdRead& read, const BlockHeader& header);
+  bool BannedCold(uint32_t cold) const;
+  void DropBannedCold(uint32_t number, uint32_t cold);
 
   // owner_wait.cc
   void OnWait(Asker& asker, Wait&& body);

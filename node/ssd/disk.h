@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -49,6 +50,13 @@ struct Range {
   uint64_t bytes = 0;
 };
 
+// Tells writers apart, never 0: a quarantine has to find their records without reading them.
+inline uint32_t WriterTag(const Digest& writer) {
+  uint32_t tag = 0;
+  std::memcpy(&tag, writer.data(), sizeof tag);
+  return tag | 1;
+}
+
 // What the durable index says about a record (a piece on disk). Its name is (segment, page).
 struct IndexRecord {
   uint32_t segment = 0;
@@ -62,6 +70,7 @@ struct IndexRecord {
   uint32_t header_bytes = 0;  // of the encoded BlockHeader, rounded up to 64
   uint32_t created_s = 0;     // Unix
   uint32_t depth = 0;         // in its chain
+  uint32_t writer_tag = 0;    // WriterTag; 0: written before the index had it
   uint16_t group = 0;
   bool uniform = false;  // all parts have one size
   bool operator==(const IndexRecord&) const = default;

@@ -87,6 +87,7 @@ Bytes EncodeRecord(const IndexRecord& record) {
   writer.U32(record.header_bytes);
   writer.U32(record.created_s);
   writer.U32(record.depth);
+  writer.U32(record.writer_tag);
   return bytes;
 }
 
@@ -107,6 +108,7 @@ bool DecodeRecord(ByteView bytes, IndexRecord* record) {
   record->header_bytes = reader.U32();
   record->created_s = reader.U32();
   record->depth = reader.U32();
+  if (reader.left() != 0) record->writer_tag = reader.U32();  // older ones end here
   return reader.ok() && record->rectangle.valid() && record->rectangle.parts() <= kPartsMax &&
          record->payload_bytes <= kPieceBytesMax && record->header_bytes <= 4095 * 64 &&
          record->header_bytes % 64 == 0 && record->page < 1u << 20 && record->sequence != 0;

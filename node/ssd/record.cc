@@ -158,6 +158,7 @@ bool RecordOf(ByteView head, uint32_t segment, uint32_t page, IndexRecord* recor
   record->header_bytes = preamble.header_bytes;
   record->created_s = static_cast<uint32_t>(header.created_ms / 1000);
   record->depth = preamble.depth;
+  record->writer_tag = WriterTag(header.writer);
   record->group = header.group;
   record->uniform = Uniform(header.parts);
   return true;

@@ -16,7 +16,8 @@ struct SsdEntry {
   ChainHash hash;
   uint32_t space = 0;  // the tier's number of (namespace, clear epoch)
   uint16_t group = 0;
-  uint8_t used = 0;  // in the table
+  uint8_t used : 1 = 0;    // in the table
+  uint8_t writer : 7 = 0;  // the tier's number of who wrote it; 0: not known
   uint8_t hits : 6 = 0;
   uint8_t uniform : 1 = 0;
   uint8_t doomed : 1 = 0;  // its segment is being reclaimed and it is not carried over

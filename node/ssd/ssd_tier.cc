@@ -128,7 +128,18 @@ IndexRecord SsdTier::RecordFor(uint32_t entry) const {
   record.created_s = index_.times(entry).created_s;
   record.group = e.group;
   record.uniform = e.uniform != 0;
+  record.writer_tag = writer_tag(entry);
   return record;
+}
+
+// Credentials are few. Beyond what a record has bits for, only the record itself says who wrote it.
+uint8_t SsdTier::WriterNumber(uint32_t tag) {
+  if (tag == 0) return 0;
+  const auto known = std::find(writer_tags_.begin(), writer_tags_.end(), tag);
+  const auto number = static_cast<size_t>(known - writer_tags_.begin());
+  if (number > kWritersMax) return 0;
+  if (known == writer_tags_.end()) writer_tags_.push_back(tag);
+  return static_cast<uint8_t>(number);
 }
 
 uint32_t SsdTier::AddEntry(const IndexRecord& record, uint32_t disk, uint32_t space, uint32_t used_s) {
@@ -138,6 +149,7 @@ uint32_t SsdTier::AddEntry(const IndexRecord& record, uint32_t disk, uint32_t sp
   e.group = record.group;
   e.uniform = record.uniform ? 1 : 0;
   e.rectangle = record.rectangle;
+  e.writer = WriterNumber(record.writer_tag) & 0x7f;
   e.segment = disk << 24 | record.segment;
   e.page = record.page & 0xfffff;
   e.header_units = (record.header_bytes / kHeaderUnitBytes) & 0xfff;

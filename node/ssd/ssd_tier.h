@@ -105,6 +105,8 @@ class SsdTier {
   uint32_t Next(uint32_t entry) const;
   const SsdEntry& entry(uint32_t number) const { return index_[number]; }
   const SsdTimes& times(uint32_t number) const { return index_.times(number); }
+  // Who wrote it (WriterTag), 0 when only the record itself says it.
+  uint32_t writer_tag(uint32_t number) const { return writer_tags_[index_[number].writer]; }
   // Something lies under this number and can be read.
   bool Readable(uint32_t number) const { return index_[number].used != 0 && Usable(number); }
   // Unix: when the youngest of what a restart found was put; 0: nothing.
@@ -254,6 +256,7 @@ class SsdTier {
   IndexRecord RecordFor(uint32_t entry) const;
   Segment& SegmentOf(const SsdEntry& e) { return disks_[DiskOf(e.segment)].segments[NumberOf(e.segment)]; }
   bool Usable(uint32_t entry) const;
+  uint8_t WriterNumber(uint32_t tag);
   uint32_t AddEntry(const IndexRecord& record, uint32_t disk, uint32_t space, uint32_t used_s);
   void DropEntry(uint32_t entry);
   uint32_t SecondsOf(uint64_t now_us) const { return static_cast<uint32_t>(now_us / 1'000'000) + kClockBase; }
@@ -290,6 +293,7 @@ class SsdTier {
   void OnUpdateDone(const Updating& update, const Done& done, TierSink* sink);
   void EndBarrier(uint64_t token, TierSink* sink);
 
+  static constexpr size_t kWritersMax = 127;        // SsdEntry::writer
   static constexpr uint32_t kClockBase = 1u << 30;  // so that what was loaded can be older than this boot
 
   const TierOptions options_;
@@ -312,6 +316,7 @@ class SsdTier {
   uint64_t payload_bytes_ = 0;
   uint32_t scrubs_open_ = 0;
   uint32_t newest_s_ = 0;
+  std::vector<uint32_t> writer_tags_ = {0};  // by number
   TierStats counts_;
 };
 

@@ -105,6 +105,7 @@ size_t SsdTier::Write(std::span<const TierPiece> pieces) {
                                                      kHeaderUnitBytes * kHeaderUnitBytes);
     item.record.created_s = static_cast<uint32_t>(h.created_ms / 1000);
     item.record.depth = piece.depth;
+    item.record.writer_tag = WriterTag(h.writer);
     item.record.group = h.group;
     item.record.uniform = std::all_of(h.parts.begin(), h.parts.end(),
                                       [&](const PartRecord& part) { return part.bytes == h.parts[0].bytes; });

@@ -172,10 +172,14 @@ TEST(OwnerSsd, WhatIsQuarantinedOnSsdIsNotServedAfterARestartEither) {
   ASSERT_TRUE(rules.Add({writer, 0, 1, writer}).ok());
   rig.test->owner->SetQuarantine(rules);
   EXPECT_EQ(rig.Get(200).presence, Presence::kQuarantined);  // in memory
-  EXPECT_EQ(rig.Get(1).presence, Presence::kQuarantined);    // on SSD, found out by its record
+  // On SSD: matches know it before anybody has read it.
+  EXPECT_EQ(rig.test->MatchOne(rig.session, rig.number, rig.Block(3)), Presence::kQuarantined);
+  EXPECT_EQ(rig.Get(1).presence, Presence::kQuarantined);
   EXPECT_EQ(rig.Get(1).presence, Presence::kQuarantined);
   rig.Start();
+  EXPECT_TRUE(IsHit(rig.test->MatchOne(rig.session, rig.number, rig.Block(4))));
   rig.test->owner->SetQuarantine(rules);
+  EXPECT_EQ(rig.test->MatchOne(rig.session, rig.number, rig.Block(4)), Presence::kQuarantined);
   EXPECT_EQ(rig.Get(2).presence, Presence::kQuarantined);
   for (uint64_t key = 1; key <= 200; ++key) EXPECT_FALSE(IsHit(rig.Get(key).presence)) << key;
   rig.test->Check();

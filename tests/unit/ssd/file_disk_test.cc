@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "node/ssd/index_store.h"
 #include "tests/unit/ssd/tier_rig.h"
 
 namespace larder::node::ssd {
@@ -61,6 +62,28 @@ class FileDiskTest : public ::testing::Test {
   std::vector<std::string> remarks;
   TierRig rig;
 };
+
+// Records of before the index had a tag of the writer are read all the same.
+TEST(IndexRecords, ReadBackAndWithoutATagToo) {
+  IndexRecord record;
+  record.sequence = 7;
+  record.created_s = 1'700'000'000;
+  record.payload_bytes = 4096;
+  record.depth = 3;
+  record.writer_tag = WriterTag(Digest{std::byte{6}});
+  EXPECT_EQ(record.writer_tag, 7u);  // never 0
+  Bytes bytes = EncodeRecord(record);
+  IndexRecord read;
+  ASSERT_TRUE(DecodeRecord(bytes, &read));
+  EXPECT_EQ(read, record);
+  bytes.resize(bytes.size() - 4);
+  read = {};
+  ASSERT_TRUE(DecodeRecord(bytes, &read));
+  record.writer_tag = 0;
+  EXPECT_EQ(read, record);
+  bytes.resize(bytes.size() - 1);
+  EXPECT_FALSE(DecodeRecord(bytes, &read));
+}
 
 TEST_F(FileDiskTest, TwoNodesOnOneDirectoryAreRefused) {
   ASSERT_TRUE(Start().ok());
