@@ -81,7 +81,7 @@ namespace larder::node {
   X(Path,     credentials,    "credentials",    "",    "0", "4096", \
     "TOML file of [[credentials]] (name, token, tenant); empty: those of the config file; none at all: everybody may come") \
   X(Path,     tenants,        "tenants",        "",    "0", "4096", \
-    "TOML file of [[tenants]] (name, quota, ttl, pinned, pin_max); empty: those of the config file; none at all: no limits") \
+    "TOML file of [[tenants]] (name, quota, ssd_quota, ttl, pinned, pin_max); empty: those of the config file; none at all: no limits") \
   X(Bytes,    memory_bytes,   "memory",         "1GiB", "4MiB", "1024PiB", \
     "memory for blocks, their headers included") \
   X(Bytes,    slab_bytes,     "slab_bytes",     "0",   "0", "64GiB", \

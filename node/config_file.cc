@@ -97,7 +97,7 @@ Result<std::vector<Credential>> CredentialsOf(const std::string& path, const tom
 }
 
 Result<std::vector<TenantLimits>> TenantsOf(const std::string& path, const toml::node& node) {
-  static const std::string kFields[] = {"name", "quota", "ttl", "pinned", "pin_max"};
+  static const std::string kFields[] = {"name", "quota", "ssd_quota", "ttl", "pinned", "pin_max"};
   Result<std::vector<TextTable>> tables = TablesOf(path, "tenants", kFields, node);
   if (!tables.ok()) return tables.status();
   std::vector<TenantLimits> out;
@@ -112,15 +112,16 @@ Result<std::vector<TenantLimits>> TenantsOf(const std::string& path, const toml:
     limits.name = name->second;
     for (const auto& [field, text] : table) {
       if (field == "name") continue;
-      const bool bytes = field == "quota" || field == "pinned";
+      const bool bytes = field == "quota" || field == "ssd_quota" || field == "pinned";
       const Result<uint64_t> value = bytes ? ParseBytes(text) : ParseDurationUs(text);
       if (!value.ok()) {
         return Invalid(path + ": tenant \"" + limits.name + "\": " + field + ": " + value.status().text());
       }
-      uint64_t* const into = field == "quota"    ? &limits.quota_bytes
-                             : field == "pinned" ? &limits.pinned_bytes_max
-                             : field == "ttl"    ? &limits.ttl_us
-                                                 : &limits.pin_us_max;
+      uint64_t* const into = field == "ssd_quota" ? &limits.ssd_quota_bytes
+                             : field == "quota"   ? &limits.quota_bytes
+                             : field == "pinned"  ? &limits.pinned_bytes_max
+                             : field == "ttl"     ? &limits.ttl_us
+                                                  : &limits.pin_us_max;
       *into = value.value();
     }
   }

@@ -58,6 +58,9 @@ std::vector<std::string> LinesOf(const TenantLimits& limits) {
   if (limits.quota_bytes != TenantLimits::kNoQuota) {
     out.push_back("quota = " + Quoted(ExactBytes(limits.quota_bytes)));
   }
+  if (limits.ssd_quota_bytes != TenantLimits::kNoQuota) {
+    out.push_back("ssd_quota = " + Quoted(ExactBytes(limits.ssd_quota_bytes)));
+  }
   if (limits.ttl_us != 0) out.push_back("ttl = " + Quoted(ExactDuration(limits.ttl_us)));
   if (limits.pinned_bytes_max != TenantLimits::kAsTheNode) {
     out.push_back("pinned = " + Quoted(ExactBytes(limits.pinned_bytes_max)));
@@ -166,12 +169,13 @@ std::string ConfigReference() {
          "quota = \"64GiB\"     # of memory; for more its own coldest blocks leave; 0: nothing is taken; "
          "left "
          "out: no quota\n"
+         "ssd_quota = \"1TiB\"  # the same on SSD, of what goes there\n"
          "ttl = \"24h\"         # 1s..87600h; so long after a block was put it is a miss, expired; left out: "
          "no end\n"
          "pinned = \"8GiB\"     # what matches may pin of the quota; left out: half of it\n"
          "pin_max = \"10s\"     # 0..10m, for how long; left out: as pin_max of the node\n"
          "```\n\n"
-         "A quota limits, it reserves nothing. The names appear in metrics.\n\n"
+         "A quota is of each node; it limits, and reserves nothing. The names appear in metrics.\n\n"
          "## Membership\n\n"
          "`peers` is the same list on every node: the data address of each, with its id and weight. Only "
          "that is in\n"

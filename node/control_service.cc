@@ -73,6 +73,10 @@ void Fill(const TenantInfo& tenant, api::TenantInfo* out) {
   out->set_pinned_bytes(tenant.pinned_bytes);
   out->set_pinned_max_bytes(tenant.pinned_bytes_max);
   out->set_ttl_ms(tenant.limits.ttl_us / 1000);
+  out->set_ssd_bytes(tenant.ssd_bytes);
+  if (tenant.limits.ssd_quota_bytes != TenantLimits::kNoQuota) {
+    out->set_ssd_quota_bytes(tenant.limits.ssd_quota_bytes);
+  }
 }
 
 void Fill(const BlockStory& story, api::ExplainResponse::Block* out) {

@@ -93,6 +93,14 @@ void EmitTenantBytes(In in, Sink& out) {
   }
 }
 
+void EmitTenantSsd(In in, Sink& out) {
+  for (const TenantStats& each : in.owner.tenants) {
+    out.Add(each.ssd_bytes, {{"tenant", each.name}, {"kind", "used"}});
+    if (each.ssd_quota_bytes == TenantLimits::kNoQuota) continue;
+    out.Add(each.ssd_quota_bytes, {{"tenant", each.name}, {"kind", "quota"}});
+  }
+}
+
 void EmitTenantLeft(In in, Sink& out) {
   for (const TenantStats& each : in.owner.tenants) {
     out.Add(each.expired, {{"tenant", each.name}, {"reason", "expired"}});
@@ -213,6 +221,8 @@ constexpr Metric kMetrics[] = {
       "quota of each.",
       kGauge},
      EmitTenantBytes},
+    {{"larder_tenant_ssd_bytes", "bytes", "Payload of such tenants on SSD, and the quota of each.", kGauge},
+     EmitTenantSsd},
     {{"larder_tenant_left_pieces_total", "",
       "Pieces of tenants that left because their ttl was over, or for others of the same tenant's quota.",
       kCounter},

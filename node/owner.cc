@@ -22,7 +22,8 @@ Owner::State::State(const OwnerOptions& given, SlabSource* slabs, Outbox* outbox
       admission(given.admit_twice),
       reading(16, BlockNameHash{given.seed}) {
   for (const TenantLimits& limits : tenant_limits) {
-    tenant_counts.push_back({.name = limits.name, .quota_bytes = limits.quota_bytes});
+    tenant_counts.push_back(
+        {.name = limits.name, .quota_bytes = limits.quota_bytes, .ssd_quota_bytes = limits.ssd_quota_bytes});
   }
 }
 
@@ -79,11 +80,15 @@ std::vector<NamespaceInfo> Owner::Namespaces() const {
 }
 
 std::vector<TenantInfo> Owner::Tenants() const {
+  std::unordered_map<uint32_t, uint64_t> ssd_bytes;
+  for (const NamespaceRecord& record : state_->name_spaces) {
+    if (state_->ssd != nullptr) ssd_bytes[record.tenant] += state_->ssd->bytes_of(record.ssd_space);
+  }
   std::vector<TenantInfo> out;
   for (const auto& [name, number] : state_->tenant_of) {
     const Tenant& tenant = state_->tenants.at(number);
     out.push_back({tenant.limits, tenant.namespaces, tenant.used_bytes, tenant.pinned_bytes,
-                   state_->PinnedMax(tenant)});
+                   state_->PinnedMax(tenant), ssd_bytes[number]});
   }
   return out;
 }

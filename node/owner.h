@@ -141,15 +141,16 @@ struct OwnerOptions {
 struct TenantInfo {
   TenantLimits limits;  // with its own name
   uint32_t namespaces = 0;
-  uint64_t used_bytes = 0, pinned_bytes = 0, pinned_bytes_max = 0;
+  uint64_t used_bytes = 0, pinned_bytes = 0, pinned_bytes_max = 0, ssd_bytes = 0;
 };
 
 // Of a tenant with limits of its own ("*": of all others together), since the node started.
 struct TenantStats {
   std::string name;
   uint64_t expired = 0, evicted_for_quota = 0, put_over_quota = 0;  // monotonic
-  uint64_t used_bytes = 0, pinned_bytes = 0;                        // gauges
+  uint64_t used_bytes = 0, pinned_bytes = 0, ssd_bytes = 0;         // gauges
   uint64_t quota_bytes = TenantLimits::kNoQuota;                    // of each
+  uint64_t ssd_quota_bytes = TenantLimits::kNoQuota;
 };
 
 struct NamespaceInfo {
@@ -222,8 +223,9 @@ struct OwnerStats {
   uint64_t waits = 0, waits_timed_out = 0, touches = 0, turns_finished = 0, reports = 0, reports_dropped = 0,
            removed = 0, cleared = 0, evicted = 0, evicted_bytes = 0, expired_requests = 0, busy_answers = 0,
            pins_expired = 0, quarantined = 0;
-  uint64_t evicted_for_quota = 0;           // of those evicted, by their own tenant's quota
-  uint64_t expired = 0, expired_bytes = 0;  // pieces past their tenant's ttl
+  uint64_t evicted_for_quota = 0;  // of those evicted, by their own tenant's quota
+  uint64_t ssd_evicted_for_quota = 0;
+  uint64_t expired = 0, expired_bytes = 0;                       // pieces past their tenant's ttl
   uint64_t scrubbed = 0, scrubbed_bytes = 0, scrub_dropped = 0;  // in memory; SSD has its own
   uint64_t miss_by_reason[256] = {};                             // by Presence, in Get and Match
   // Between memory and SSD. Dropped: evicted from memory without ever being on SSD, because it was behind.

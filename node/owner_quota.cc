@@ -9,6 +9,9 @@ namespace larder::node {
 
 namespace {
 constexpr uint32_t kClassesAsked = 16;  // when the coldest class has nothing that may leave
+constexpr uint32_t kSsdLooks = 4096;    // records looked at for one that may leave; a tenth of a millisecond
+constexpr uint32_t kSsdSample = 16;     // of the tenant's: the coldest of so many goes
+constexpr uint32_t kSsdLeaves = 64;     // for one piece that goes down
 }  // namespace
 
 void Owner::State::Charge(uint32_t tenant, uint64_t slot_bytes) {
@@ -39,6 +42,10 @@ std::vector<TenantStats> Owner::State::TenantCounts() const {
   for (const auto& [number, tenant] : tenants) {
     out[tenant.number_of_limits].used_bytes += tenant.used_bytes;
     out[tenant.number_of_limits].pinned_bytes += tenant.pinned_bytes;
+  }
+  for (const NamespaceRecord& record : name_spaces) {
+    if (ssd == nullptr || record.tenant == 0) continue;
+    out[tenants.at(record.tenant).number_of_limits].ssd_bytes += ssd->bytes_of(record.ssd_space);
   }
   return out;
 }
@@ -99,6 +106,54 @@ void Owner::State::SpillCrowded() {
     const auto found = tenants.find(number);
     if (found != tenants.end() && found->second.namespaces != 0) SpillQuota(number);
   }
+}
+
+// Of namespaces that were opened since the start.
+uint64_t Owner::State::SsdBytesOf(uint32_t tenant) const {
+  uint64_t bytes = 0;
+  for (const NamespaceRecord& record : name_spaces) {
+    if (ssd != nullptr && record.tenant == tenant) bytes += ssd->bytes_of(record.ssd_space);
+  }
+  return bytes;
+}
+
+// Makes room for a piece of the tenant on SSD: its own cold records leave. False: there is none.
+bool Owner::State::TakeSsdQuota(uint32_t number, uint64_t payload_bytes) {
+  const Tenant& tenant = tenants.at(number);
+  const uint64_t quota = tenant.limits.ssd_quota_bytes;
+  if (quota == TenantLimits::kNoQuota) return true;
+  const uint64_t coming = payload_bytes + tenant.spilling_bytes;
+  if (coming > quota) return false;
+  uint64_t used = SsdBytesOf(number);
+  for (uint32_t i = 0; used > quota - coming; ++i) {
+    const uint32_t cold = i < kSsdLeaves ? ColdOnSsd(number) : kNone;
+    if (cold == kNone) return false;
+    const ssd::SsdEntry& e = ssd->entry(cold);
+    used -= e.payload_bytes;
+    ++counts.ssd_evicted_for_quota;
+    ++CountsOf(number).evicted_for_quota;
+    misses.Remember(FingerprintOf(number_of_space.at(e.space), e.hash, e.group), Presence::kOverQuota,
+                    unix_ms);
+    ssd->Remove(cold);
+  }
+  return true;
+}
+
+// There is no order of records of a tenant; a sample stands for it, taken in turns.
+uint32_t Owner::State::ColdOnSsd(uint32_t tenant) {
+  uint32_t coldest = kNone;
+  uint32_t seen = 0;
+  const uint32_t looks = std::min(kSsdLooks, ssd->entry_bound());
+  for (uint32_t i = 0; i < looks && seen < kSsdSample; ++i) {
+    if (quota_next_ssd >= ssd->entry_bound()) quota_next_ssd = 0;
+    const uint32_t cold = quota_next_ssd++;
+    if (!ssd->Readable(cold)) continue;
+    const auto number = number_of_space.find(ssd->entry(cold).space);
+    if (number == number_of_space.end() || name_spaces[number->second].tenant != tenant) continue;
+    ++seen;
+    if (coldest == kNone || ssd->times(cold).used_s < ssd->times(coldest).used_s) coldest = cold;
+  }
+  return coldest;
 }
 
 }  // namespace larder::node

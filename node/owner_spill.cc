@@ -97,6 +97,11 @@ bool Owner::State::SpillPiece(uint32_t victim) {
     Leave(victim, Presence::kCorrupt);
     return false;
   }
+  if (!TakeSsdQuota(shape.tenant, payload_bytes)) {
+    ++counts.not_admitted;
+    Leave(victim, Presence::kOverQuota);
+    return false;
+  }
   if (!ssd->Fits(shape.header_bytes, static_cast<uint32_t>(payload_bytes)) ||
       !admission.Admit(fingerprint, e.used != 0)) {
     ++counts.not_admitted;

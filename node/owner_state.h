@@ -272,6 +272,9 @@ struct Owner::State : private ssd::TierSink {
   bool EvictOf(uint32_t tenant);
   void SpillQuota(uint32_t tenant);
   void SpillCrowded();
+  uint64_t SsdBytesOf(uint32_t tenant) const;
+  bool TakeSsdQuota(uint32_t tenant, uint64_t payload_bytes);
+  uint32_t ColdOnSsd(uint32_t tenant);
   void DropTenantIfUnused(uint32_t number);
   TenantStats& CountsOf(uint32_t tenant);
   std::vector<TenantStats> TenantCounts() const;
@@ -418,6 +421,7 @@ struct Owner::State : private ssd::TierSink {
   std::map<std::string, uint32_t> tenant_of;
   uint32_t last_tenant = 0;
   std::vector<TenantStats> tenant_counts;  // one for each of the limits
+  uint32_t quota_next_ssd = 0;             // where the search for a cold record goes on
   std::set<uint32_t> crowded;              // tenants near their quota whose coldest SSD could not take yet
   uint64_t last_namespace_serial = 0;
   std::list<Space> sweeping;  // spaces that a clear hid and that still hold pieces

@@ -15,9 +15,10 @@ struct TenantLimits {
   static constexpr uint64_t kNoQuota = UINT64_MAX;
   static constexpr uint64_t kAsTheNode = UINT64_MAX;
 
-  std::string name;                 // as clients open it; "*": every tenant without limits of its own
-  uint64_t ttl_us = 0;              // blocks are not served for longer after they were put; 0: no end
-  uint64_t quota_bytes = kNoQuota;  // slots in memory; 0: nothing is taken
+  std::string name;                     // as clients open it; "*": every tenant without limits of its own
+  uint64_t ttl_us = 0;                  // blocks are not served for longer after they were put; 0: no end
+  uint64_t quota_bytes = kNoQuota;      // slots in memory; 0: nothing is taken
+  uint64_t ssd_quota_bytes = kNoQuota;  // payload on SSD; 0: nothing goes there
   // Of pins by matches, within the node's own limits. `pinned_bytes` left alone beside a quota: half of that.
   uint64_t pin_us_max = kAsTheNode;  // 0: none
   uint64_t pinned_bytes_max = kAsTheNode;

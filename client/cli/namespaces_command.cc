@@ -23,7 +23,8 @@ struct Sum {
 // Of a tenant over all nodes; a quota is each node's.
 struct TenantSum {
   uint64_t used_bytes = 0, quota_bytes = 0, pinned_bytes = 0, pinned_max_bytes = 0, ttl_ms = 0;
-  bool limited = false;  // has a quota on some node
+  uint64_t ssd_bytes = 0, ssd_quota_bytes = 0;
+  bool limited = false, ssd_limited = false;  // has a quota on some node
   size_t nodes = 0;
 };
 
@@ -39,6 +40,9 @@ void Add(const control::v1::TenantInfo& info, TenantSum* sum) {
   sum->pinned_bytes += info.pinned_bytes();
   sum->pinned_max_bytes += info.pinned_max_bytes();
   sum->ttl_ms = std::max(sum->ttl_ms, info.ttl_ms());
+  sum->ssd_bytes += info.ssd_bytes();
+  sum->ssd_quota_bytes += info.ssd_quota_bytes();
+  sum->ssd_limited = sum->ssd_limited || info.has_ssd_quota_bytes();
   ++sum->nodes;
 }
 
@@ -88,6 +92,8 @@ ordered_json ToJson(const std::map<std::string, TenantSum>& tenants) {
     tenant["pinned_bytes"] = sum.pinned_bytes;
     tenant["pinned_max_bytes"] = sum.pinned_max_bytes;
     if (sum.ttl_ms != 0) tenant["ttl_ms"] = sum.ttl_ms;
+    tenant["ssd_bytes"] = sum.ssd_bytes;
+    if (sum.ssd_limited) tenant["ssd_quota_bytes"] = sum.ssd_quota_bytes;
     tenant["nodes"] = sum.nodes;
   }
   return list;
@@ -96,10 +102,11 @@ ordered_json ToJson(const std::map<std::string, TenantSum>& tenants) {
 std::string TableOf(const std::map<std::string, TenantSum>& tenants) {
   const auto bytes = [](uint64_t value) { return PrettyBytes(static_cast<double>(value)); };
   TextTable table;
-  table.Row({"TENANT", "IN MEMORY", "QUOTA", "PINNED", "OF AT MOST", "TTL", "NODES"});
+  table.Row({"TENANT", "IN MEMORY", "QUOTA", "PINNED", "OF AT MOST", "ON SSD", "QUOTA", "TTL", "NODES"});
   for (const auto& [name, sum] : tenants) {
     table.Row({name.empty() ? "-" : name, bytes(sum.used_bytes), sum.limited ? bytes(sum.quota_bytes) : "-",
-               bytes(sum.pinned_bytes), bytes(sum.pinned_max_bytes),
+               bytes(sum.pinned_bytes), bytes(sum.pinned_max_bytes), bytes(sum.ssd_bytes),
+               sum.ssd_limited ? bytes(sum.ssd_quota_bytes) : "-",
                sum.ttl_ms == 0 ? "-" : ExactDuration(sum.ttl_ms * 1000), std::to_string(sum.nodes)});
   }
   return table.Text();

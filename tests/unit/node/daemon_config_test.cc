@@ -303,7 +303,8 @@ TEST(Config, CredentialsComeFromOnePlace) {
 TEST(Config, TenantsComeFromOnePlace) {
   TempFolder folder;
   const std::string two =
-      "[[tenants]]\nname = 'chat'\nquota = '64MiB'\nttl = '24h'\npinned = '8MiB'\npin_max = '1500ms'\n"
+      "[[tenants]]\nname = 'chat'\nquota = '64MiB'\nssd_quota = '2GiB'\nttl = '24h'\npinned = "
+      "'8MiB'\npin_max = '1500ms'\n"
       "[[tenants]]\nname = '*'\nquota = '0'\n";
   const std::string alone = folder.Write("t.toml", two);
   const std::string inside = folder.Write("f.toml", "movers = 1\n" + two);
@@ -315,6 +316,7 @@ TEST(Config, TenantsComeFromOnePlace) {
     const TenantLimits& chat = loaded->tenants[0];
     EXPECT_EQ(chat.name, "chat");
     EXPECT_EQ(chat.quota_bytes, 64u << 20);
+    EXPECT_EQ(chat.ssd_quota_bytes, 2ull << 30);
     EXPECT_EQ(chat.ttl_us, 24 * 3'600'000'000ull);
     EXPECT_EQ(chat.pinned_bytes_max, 8u << 20);
     EXPECT_EQ(chat.pin_us_max, 1'500'000u);

@@ -21,6 +21,8 @@ OwnerOptions Options() {
       {.name = "none", .quota_bytes = 0},
       {.name = "few", .quota_bytes = kQuota, .pin_us_max = 2'000'000, .pinned_bytes_max = 3 * kSlot},
       {.name = "pinless", .pin_us_max = 0},
+      {.name = "shallow", .quota_bytes = kQuota, .ssd_quota_bytes = 20 * kSlot},
+      {.name = "dry", .quota_bytes = kQuota, .ssd_quota_bytes = 0},
       {.name = "*", .quota_bytes = 8 << 20}};
   return options;
 }
@@ -287,6 +289,45 @@ TEST_F(QuotaSsd, WhatAQuotaHasNoRoomForGoesDown) {
     EXPECT_TRUE(IsHit(pulled.presence)) << key << PresenceName(pulled.presence);
     EXPECT_TRUE(pulled.checksums_good);
   }
+  node->Check();
+}
+
+TEST_F(QuotaSsd, OnSsdATenantGivesUpItsOwnColdest) {
+  for (uint64_t key = 1; key <= 100; ++key) ASSERT_EQ(Put(key), PutState::kStored) << key;
+  node->RunDisks();
+  const uint64_t smalls = node->owner->stats().ssd.pieces;
+  EXPECT_GE(smalls, 84u);
+  const uint32_t shallow = node->OpenIdentity(session, OpaqueIdentity(), "shallow");
+  for (uint64_t key = 1; key <= 200; ++key) {
+    node->now_us += 1'000'000;  // records are told apart by the second
+    ASSERT_EQ(node->Put(session, shallow, Block(key)), PutState::kStored) << key;
+    node->RunDisks(5);
+    EXPECT_LE(node->owner->stats().ssd.pieces, smalls + 20);
+  }
+  node->RunDisks();
+  node->Check();
+  EXPECT_GT(node->owner->stats().ssd_evicted_for_quota, 100u);
+  EXPECT_EQ(node->GetOne(session, shallow, Block(1)).presence, Presence::kOverQuota);
+  int kept = 0;
+  for (uint64_t key = 160; key <= 200; ++key) {
+    kept += IsHit(node->MatchOne(session, shallow, Block(key))) ? 1 : 0;
+  }
+  EXPECT_GT(kept, 25);  // the sample finds cold ones, not the coldest
+  for (uint64_t key = 1; key <= 100; ++key) {
+    EXPECT_TRUE(IsHit(node->MatchOne(session, small, Block(key)))) << key;  // nobody else's
+  }
+}
+
+TEST_F(QuotaSsd, AQuotaOfZeroOnSsdLeavesMemoryAlone) {
+  const uint32_t dry = node->OpenIdentity(session, OpaqueIdentity(), "dry");
+  for (uint64_t key = 1; key <= 40; ++key) {
+    node->now_us += 1000;
+    ASSERT_EQ(node->Put(session, dry, Block(key)), PutState::kStored) << key;
+    node->RunDisks(5);
+  }
+  EXPECT_EQ(node->owner->stats().ssd.pieces, 0u);
+  EXPECT_EQ(node->MatchOne(session, dry, Block(40)), Presence::kRam);
+  EXPECT_EQ(node->MatchOne(session, dry, Block(1)), Presence::kOverQuota);
   node->Check();
 }
 
