@@ -1,6 +1,7 @@
 #include "node/cluster_link.h"
 
 #include <fstream>
+#include <utility>
 
 #include "node/membership/etcd_membership.h"
 #include "node/node_record.h"
@@ -78,7 +79,9 @@ Status ClusterLink::Join(Node* node, const std::function<bool()>& stop) {
 }
 
 void ClusterLink::OnTable(const NodeTable& table) {
-  node_->SetTable(table);
+  // The first one is how the cluster looks with this node.
+  const bool came_new = !std::exchange(followed_, true) && membership_->status().came_new;
+  node_->SetTable(table, came_new);
   if (!folder_) return;
   const Status kept = folder_->Keep(table);
   const std::lock_guard lock(mutex_);

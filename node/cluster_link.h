@@ -43,6 +43,7 @@ class ClusterLink {
   std::optional<StateFolder> folder_;
   NodeTable known_;
   Node* node_ = nullptr;
+  bool followed_ = false;  // a table of this life; the membership's thread
   mutable std::mutex mutex_;
   std::string keep_error_;
   std::unique_ptr<Membership> membership_;

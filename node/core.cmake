@@ -23,8 +23,10 @@ target_link_libraries(larder_eviction PUBLIC larder_proto larder_node_base PRIVA
 add_library(larder_node_core STATIC
   ${CMAKE_CURRENT_LIST_DIR}/arena.cc
   ${CMAKE_CURRENT_LIST_DIR}/cover.cc
+  ${CMAKE_CURRENT_LIST_DIR}/homecoming.cc
   ${CMAKE_CURRENT_LIST_DIR}/index.cc
   ${CMAKE_CURRENT_LIST_DIR}/miss_memory.cc
+  ${CMAKE_CURRENT_LIST_DIR}/moved_slots.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_admin.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_check.cc
@@ -33,6 +35,7 @@ add_library(larder_node_core STATIC
   ${CMAKE_CURRENT_LIST_DIR}/owner_expire.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_explain.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_hand_over.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_homecoming.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_quarantine.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_quota.cc
   ${CMAKE_CURRENT_LIST_DIR}/quarantine.cc

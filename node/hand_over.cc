@@ -181,7 +181,7 @@ void HandOver::HandPage(const OutgoingPage& page, std::vector<WarmPiece>* again)
 void HandOver::HandParcel(const Parcel& parcel, const std::vector<const OutgoingPiece*>& pieces,
                           std::vector<PutState>* states) {
   const std::string& id = parcel.heir->id;
-  if (TokenOf(parcel.writer) == nullptr) {
+  if (TokenOf(options_.credentials, parcel.writer) == nullptr) {
     last_why_ = "the credential of the writer " + ToHex(parcel.writer) + " is not among this node's";
     states->assign(pieces.size(), PutState::kInvalid);
     return;
@@ -227,23 +227,14 @@ Result<PeerLink*> HandOver::LinkTo(const NodeRecord& heir, const Digest& writer)
   const auto failed = unreachable_.find({heir.id, writer});
   if (failed != unreachable_.end() && transport::NowUs() < failed->second.retry_us) return failed->second.why;
   if (links_.size() >= kLinksMax) links_.clear();
-  Result<std::unique_ptr<PeerLink>> link = PeerLink::Connect(
-      transport_.get(), heir, *TokenOf(writer), "leaving: " + node_->info().record.id, StepEnd(0));
+  Result<std::unique_ptr<PeerLink>> link =
+      PeerLink::Connect(transport_.get(), heir, *TokenOf(options_.credentials, writer),
+                        "leaving: " + node_->info().record.id, StepEnd(0));
   if (!link.ok()) {
     NoteUnreachable({heir.id, writer}, link.status());
     return link.status();
   }
   return (links_[{heir.id, writer}] = std::move(link).value()).get();
-}
-
-// nullptr: no credential here is this writer's.
-const std::string* HandOver::TokenOf(const Digest& writer) const {
-  static const std::string anonymous;
-  if (options_.credentials.empty()) return writer == Digest{} ? &anonymous : nullptr;
-  for (const Credential& credential : options_.credentials) {
-    if (Sha256(AsBytes(credential.name)) == writer) return &credential.token;
-  }
-  return nullptr;
 }
 
 void HandOver::ForwardAll() {

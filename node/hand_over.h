@@ -75,7 +75,6 @@ class HandOver {
   void HandParcel(const Parcel& parcel, const std::vector<const OutgoingPiece*>& pieces,
                   std::vector<PutState>* states);
   Result<PeerLink*> LinkTo(const NodeRecord& heir, const Digest& writer);
-  const std::string* TokenOf(const Digest& writer) const;
   void NoteUnreachable(const LinkName& name, const Status& why);
   void DropIfClosed(const std::string& id, const Digest& writer);
   void ForwardAll();

@@ -17,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "node/bring_home.h"
 #include "node/cluster_link.h"
 #include "node/config.h"
 #include "node/control_service.h"
@@ -101,6 +102,7 @@ struct Daemon {
   // Destroyed from the last to the first: whoever asks the node goes before it.
   std::unique_ptr<Node> node;
   std::unique_ptr<ClusterLink> cluster;
+  std::unique_ptr<BringHome> bring_home;  // nodes that come and go move slots
   std::unique_ptr<HttpServer> http;
   std::unique_ptr<ControlService> control;
 
@@ -133,6 +135,8 @@ struct Daemon {
     auto node_started = Node::Start(options);
     if (!node_started.ok()) return node_started.status();
     node = std::move(node_started).value();
+    if (config.membership != "static")
+      bring_home = std::make_unique<BringHome>(node.get(), loaded.credentials);
     endpoints.SetCluster(cluster.get());
     const timespec at_once{};
     LARDER_RETURN_IF_ERROR(
@@ -192,6 +196,7 @@ struct Daemon {
     cluster->Drain();
     std::atomic<bool> done{false};
     std::thread drain([&, this] {
+      bring_home.reset();
       const std::unique_ptr<HandOver> hand_over = gives ? HandOverBlocks() : nullptr;
       node->Drain(config.drain_budget);
       if (!for_good) {

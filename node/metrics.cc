@@ -112,6 +112,13 @@ void EmitTenantRefused(In in, Sink& out) {
   for (const TenantStats& each : in.owner.tenants) out.Add(each.put_over_quota, {{"tenant", each.name}});
 }
 
+void EmitHomeAnswers(In in, Sink& out) {
+  out.Add(in.owner.came, {{"kind", "came"}});
+  out.Add(in.owner.asked_not_there, {{"kind", "not-there"}});
+  out.Add(in.owner.asked_failed, {{"kind", "failed"}});
+  out.Add(in.owner.came_corrupt, {{"kind", "corrupt"}});
+}
+
 #define TRANSPORT(field)                                                                                 \
   [](In in, Sink& out) {                                                                                 \
     for (const MoverStats& each : in.movers) out.Add(each.stats.field, {{"transport", each.transport}}); \
@@ -169,6 +176,24 @@ constexpr Metric kMetrics[] = {
        out.Add(in.info.hand_over.bytes, {{"kind", "found"}});
        out.Add(in.info.hand_over.handed_bytes, {{"kind", "handed"}});
      }},
+    {{"larder_moved_slots", "",
+      "Slots that moved here lately: their misses ask the node that was home before.", kGauge},
+     OWNER(moved_slots)},
+    {{"larder_home_questions_total", "", "Blocks of such slots that their previous home was asked for.",
+      kCounter},
+     OWNER(asked)},
+    {{"larder_home_answers_total", "",
+      "What became of it: pieces that came home, blocks that are not there, blocks that failed (the node did "
+      "not answer, or was busy), pieces that did not verify.",
+      kCounter},
+     EmitHomeAnswers},
+    {{"larder_home_bytes_total", "bytes", "Payload of the pieces that came home.", kCounter},
+     OWNER(came_bytes)},
+    {{"larder_home_questions_open", "", "Questions not answered yet.", kGauge}, OWNER(questions_open)},
+    {{"larder_home_waiting", "", "Matches and gets that wait for answers.", kGauge}, OWNER(asides)},
+    {{"larder_given_blocks_total", "", "Blocks given to nodes that are home to them now.", kCounter},
+     OWNER(given)},
+    {{"larder_given_bytes_total", "bytes", "Their payload.", kCounter}, OWNER(given_bytes)},
     {{"larder_uptime_seconds", "seconds", "Since the node started.", kGauge},
      [](In in, Sink& out) { out.Add(static_cast<double>(in.info.uptime_us) / 1e6); }},
     {{"larder_table_epoch", "", "Epoch of the node table that this node follows.", kGauge},

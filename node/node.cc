@@ -55,6 +55,7 @@ struct Node::Impl final : OwnerPort, transport::Acceptor {
   Status ChangeRules(const std::function<Result<Quarantine>(const Owner&)>& change);
   Result<std::unique_ptr<ssd::SsdTier>> OpenSsd();
   Status AddTransport(const char* name, const std::string& address, std::string* bound);
+  void FollowMoves(const NodeTable& before, const NodeTable& after);
   void Stop();
 
   // OwnerPort
@@ -83,6 +84,9 @@ struct Node::Impl final : OwnerPort, transport::Acceptor {
   uint64_t started_us = 0;
   mutable std::mutex table_mutex;
   NodeTable table;
+  std::mutex moved_mutex;
+  MovedSlots moved;
+  std::atomic<bool> brings_home{false};
   mutable std::mutex hand_over_mutex;
   HandOverProgress hand_over;
   std::atomic<bool> ready{false};
@@ -374,13 +378,52 @@ void Node::Accept() {
   if (!impl_->stopped) impl_->ready = true;
 }
 
-void Node::SetTable(const NodeTable& table) {
+// Comes before the clients hear of the table.
+void Node::Impl::FollowMoves(const NodeTable& before, const NodeTable& after) {
+  if (!brings_home) return;
+  const std::lock_guard lock(moved_mutex);
+  moved = MovedSlots(moved, before, after, record.id);
+  owner->Call([this](Owner& state) { state.SetMoved(moved, transport::NowUs()); });
+}
+
+void Node::SetTable(const NodeTable& table, bool came_new) {
+  NodeTable before, after;
   {
     const std::lock_guard lock(impl_->table_mutex);
     if (table.epoch <= impl_->table.epoch) return;
-    impl_->table = TableWith(table, impl_->record);
+    before = std::move(impl_->table);
+    after = impl_->table = TableWith(table, impl_->record);
   }
+  impl_->FollowMoves(came_new ? TableWithout(after, impl_->record.id) : before, after);
   impl_->owner->ForEachSession([](ClientSession& session) { session.PushTable(); });
+}
+
+void Node::SetOnQuestions(std::function<void()> on_questions) {
+  impl_->brings_home = static_cast<bool>(on_questions);
+  impl_->owner->SetOnQuestions(std::move(on_questions));
+  if (impl_->brings_home) return;
+  // Or requests would wait for answers that nobody brings.
+  impl_->owner->Call([](Owner& state) { state.SetMoved({}, transport::NowUs()); });
+}
+
+std::vector<Question> Node::TakeQuestions(size_t most) {
+  std::vector<Question> out;
+  impl_->owner->Call([&](Owner& owner) { out = owner.TakeQuestions(most); });
+  return out;
+}
+
+std::vector<ComingSlot> Node::MakeSlots(std::span<const ComingPiece> pieces) {
+  std::vector<ComingSlot> out(pieces.size());
+  impl_->owner->Call([&](Owner& owner) { out = owner.MakeSlots(pieces, transport::NowUs(), UnixMs()); });
+  return out;
+}
+
+void Node::LandPieces(std::span<const LandedPiece> pieces) {
+  impl_->owner->Call([&](Owner& owner) { owner.LandPieces(pieces, transport::NowUs(), UnixMs()); });
+}
+
+void Node::AnswerQuestions(std::span<const AnsweredQuestion> answers) {
+  impl_->owner->Call([&](Owner& owner) { owner.AnswerQuestions(answers, transport::NowUs(), UnixMs()); });
 }
 
 void Node::BeginDrain(bool save) {

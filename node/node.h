@@ -4,6 +4,7 @@
 // Thread-safe: every call may come from any thread; each asks the owner's thread and waits for its answer.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -119,8 +120,17 @@ class Node {
   Result<QuarantineView> ViewQuarantine() const;
   // Of a node that is held.
   void Accept();
-  // Pushes a newer table to every client. What it says of this node's own state is taken.
-  void SetTable(const NodeTable& table);
+  // Pushes a newer table to every client. What it says of this node's own state is taken. `came_new`: before,
+  // the cluster was without this node. What the change moves here is asked for where it was, once somebody
+  // takes questions.
+  void SetTable(const NodeTable& table, bool came_new = false);
+  // For bringing blocks home (bring_home.h), as the owner has them. `on_questions` runs on the owner's thread
+  // and must not call back; an empty one ends it.
+  void SetOnQuestions(std::function<void()> on_questions);
+  std::vector<Question> TakeQuestions(size_t most);
+  std::vector<ComingSlot> MakeSlots(std::span<const ComingPiece> pieces);
+  void LandPieces(std::span<const LandedPiece> pieces);
+  void AnswerQuestions(std::span<const AnsweredQuestion> answers);
   // No new tickets from when it returns; all else goes on. With `save` what is in memory goes to SSD.
   void BeginDrain(bool save = true);
   // For handing blocks over (hand_over.h), as the owner has them: what is removed from now on goes to the

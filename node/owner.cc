@@ -19,6 +19,7 @@ Owner::State::State(const OwnerOptions& given, SlabSource* slabs, Outbox* outbox
       waits(given.seed),
       family(MakePolicyFamily(given.eviction_policy)),
       writing(16, BlockNameHash{given.seed}),
+      homecoming(given.seed),
       admission(given.admit_twice),
       reading(16, BlockNameHash{given.seed}) {
   for (const TenantLimits& limits : tenant_limits) {
@@ -60,7 +61,8 @@ void Owner::Drain(bool save) {
 }
 bool Owner::Idle() const {
   return state_->tickets.empty() && state_->hard_pins == 0 && state_->waits.size() == 0 &&
-         state_->cold_gets.empty() && state_->undurable.empty() && !state_->Saving();
+         state_->cold_gets.empty() && state_->asides.empty() && state_->undurable.empty() &&
+         !state_->Saving();
 }
 OwnerStats Owner::stats() const {
   return state_->Stats();
@@ -154,6 +156,7 @@ void Owner::State::OnRequest(Asker& asker, Request&& request) {
         if constexpr (std::is_same_v<Body, Open>) OnOpen(asker, body);
         if constexpr (std::is_same_v<Body, Match>) OnMatch(asker, body);
         if constexpr (std::is_same_v<Body, Get>) OnGet(asker, body);
+        if constexpr (std::is_same_v<Body, Move>) OnMove(asker, body);
         if constexpr (std::is_same_v<Body, Reserve>) OnReserve(asker, std::move(body));
         if constexpr (std::is_same_v<Body, Wait>) OnWait(asker, std::move(body));
         if constexpr (std::is_same_v<Body, Prefetch>) OnPrefetch(asker, body);
@@ -177,6 +180,7 @@ void Owner::State::OnClosed(SessionId id) {
   for (const uint64_t wait : session.waits) waits.Remove(wait);
   for (const uint64_t get : session.cold_gets) DropCold(get);
   for (const uint64_t report : session.reports) reports.erase(report);
+  while (!session.asides.empty()) DropAside(*session.asides.begin());
   for (const uint32_t number : session.name_spaces) --name_spaces[number].sessions;
   sessions.erase(id);
   PumpCold();  // its gets gave their room back
@@ -209,6 +213,10 @@ void Owner::State::OnTimer() {
   for (uint32_t i = 0; i < kTimerStepsMax && !cold_ends.empty() && cold_ends.begin()->first <= now_us; ++i) {
     FinishCold(cold_ends.begin()->second);
   }
+  for (uint32_t i = 0; i < kTimerStepsMax && !aside_ends.empty() && aside_ends.begin()->first <= now_us;
+       ++i) {
+    EndAside(aside_ends.begin()->second);
+  }
   PumpCold();
   if (ssd != nullptr && ssd->NextTimerUs() <= now_us) PollDisks();
   ExpireStep();
@@ -219,6 +227,7 @@ uint64_t Owner::State::NextTimerUs() const {
   if (!sweeping.empty()) return now_us;
   uint64_t next = std::min(waits.FirstDeadlineUs(), expire_us);
   if (!cold_ends.empty()) next = std::min(next, cold_ends.begin()->first);
+  if (!aside_ends.empty()) next = std::min(next, aside_ends.begin()->first);
   if (ssd != nullptr) next = std::min(next, ssd->NextTimerUs());
   if (options.scrub_bytes_per_s != 0) next = std::min(next, scrub_us);
   if (!pin_ends.empty()) next = std::min(next, std::get<0>(*pin_ends.begin()));

@@ -10,6 +10,7 @@
 //   Reply   (payload to send, readable)  until Sent with its token, or Closed of that session
 //   Verify  (payload to check)           until Verified with its token
 //   TakeOut (pieces for other nodes)     until LetGo
+//   MakeSlots (pieces from other nodes)  until LandPieces
 // Those are hard pins: counted, never expiring, always ending. Match's pins are soft: they have an end.
 #pragma once
 
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "node/eviction/policy.h"
+#include "node/moved_slots.h"
 #include "node/quarantine.h"
 #include "node/reader_memory.h"
 #include "node/ssd/ssd_tier.h"
@@ -41,7 +43,7 @@ struct Opened {        // after Hello was accepted
 struct Request {
   Envelope envelope;
   uint64_t arrived_us = 0;  // on the owner's clock
-  std::variant<Open, Match, Get, Reserve, Wait, Prefetch, Touch, Report, Remove, Clear, Cancel> body;
+  std::variant<Open, Match, Get, Move, Reserve, Wait, Prefetch, Touch, Report, Remove, Clear, Cancel> body;
 };
 struct Committed {  // a Commit message, with what the mover computed while the bytes landed
   struct Block {
@@ -97,6 +99,8 @@ class Outbox {
   virtual ~Outbox() = default;
   // Takes the action; does not call the owner back.
   virtual void Deliver(SessionId session, Action&& action) = 0;
+  // There are questions for other nodes: TakeQuestions. Does not call the owner back.
+  virtual void OnQuestions() {}
 };
 
 // --- memory -----------------------------------------------------------------------------------------------
@@ -214,6 +218,42 @@ struct PageLimits {
   uint64_t header_bytes = 512 << 10;  // or one piece's; keeps messages about them below their limit
 };
 
+// --- joining: questions for the nodes that were home before, and pieces from them
+// Of one block, for its previous home.
+struct Question {
+  uint64_t token = 0;
+  std::string home;      // that was
+  Namespace name_space;  // as it must be opened there,
+  Digest asker{};        // with the credential of whoever asked here
+  BlockRef ref;
+};
+
+enum class Homing : uint8_t {
+  kCame,         // it is here now
+  kNotThere,     // or not to be had
+  kNotNow,       // busy there, or no room here
+  kEmptyThere,   // nothing of the namespace is there
+  kUnreachable,  // the node did not answer
+};
+struct ComingPiece {
+  uint64_t question = 0;  // that it came for
+  BlockHeader header;
+  uint32_t depth = 0;
+};
+struct ComingSlot {
+  PutState state = PutState::kInvalid;  // kTicket: the bytes go to `memory`
+  uint64_t ticket = 0;
+  transport::Extent memory;
+};
+struct LandedPiece {
+  uint64_t ticket = 0;
+  bool good = false;  // the bytes are what the header says
+};
+struct AnsweredQuestion {
+  uint64_t token = 0;
+  Homing how = Homing::kNotNow;
+};
+
 // Every counter is monotonic, gauges are said so.
 struct OwnerStats {
   uint64_t matches = 0, match_keys = 0, match_hits = 0;
@@ -227,7 +267,10 @@ struct OwnerStats {
   uint64_t ssd_evicted_for_quota = 0;
   uint64_t expired = 0, expired_bytes = 0;                       // pieces past their tenant's ttl
   uint64_t scrubbed = 0, scrubbed_bytes = 0, scrub_dropped = 0;  // in memory; SSD has its own
-  uint64_t miss_by_reason[256] = {};                             // by Presence, in Get and Match
+  // Blocks of moved slots: asked of their previous homes, and what became of it; given to others that ask.
+  uint64_t asked = 0, asked_not_there = 0, asked_failed = 0, came = 0, came_bytes = 0, came_corrupt = 0,
+           given = 0, given_bytes = 0;
+  uint64_t miss_by_reason[256] = {};  // by Presence, in Get and Match
   // Between memory and SSD. Dropped: evicted from memory without ever being on SSD, because it was behind.
   uint64_t ssd_hits = 0, ssd_hit_bytes = 0, match_ssd_hits = 0, spilled = 0, spilled_bytes = 0,
            spilled_clean = 0, spill_failed = 0, not_admitted = 0, dropped = 0, dropped_bytes = 0,
@@ -238,6 +281,7 @@ struct OwnerStats {
            metadata_bytes = 0 /* index and policy, by count */, spilling_bytes = 0, cold_gets = 0,
            cold_reads = 0;
   uint64_t quarantine_rules = 0, readers_forgotten = 0;
+  uint64_t moved_slots = 0, questions_open = 0, asides = 0;
   bool bypass = false;
   bool has_ssd = false;
   ssd::TierStats ssd;
@@ -298,6 +342,14 @@ class Owner {
   std::vector<bool> LetGo(std::span<const uint32_t> entries);
   // What another node is told to open for this namespace; kNotFound when nobody opened it here.
   Result<Open> OpeningOf(const Namespace& name_space) const;
+  // Slots that have moved here: from now on a miss of theirs asks the node that was home before.
+  void SetMoved(MovedSlots moved, uint64_t now_us);
+  // Whoever takes questions answers each of them, soon: requests wait for it.
+  std::vector<Question> TakeQuestions(size_t most);
+  // Memory for what came; nothing is visible before it landed well.
+  std::vector<ComingSlot> MakeSlots(std::span<const ComingPiece> pieces, uint64_t now_us, uint64_t unix_ms);
+  void LandPieces(std::span<const LandedPiece> pieces, uint64_t now_us, uint64_t unix_ms);
+  void AnswerQuestions(std::span<const AnsweredQuestion> answers, uint64_t now_us, uint64_t unix_ms);
   // Invariants that a test asks for: accounted bytes equal used bytes, lists and counts agree. Empty when
   // well.
   std::string CheckInvariants() const;

@@ -137,6 +137,10 @@ void Owner::State::OnRemove(Asker& asker, const Remove& body) {
       }
     }
   }
+  for (const ChainHash& hash : body.hashes) {
+    for (const uint16_t group : body.groups)
+      homecoming.Removed(hash, FingerprintOf(number, hash, group), now_us);
+  }
   reply.removed += RemoveFromSsd(number, body);
   AddForward({0, name_spaces[number].name_space, false, body.groups, body.hashes});
   counts.removed += reply.removed;
@@ -195,7 +199,7 @@ OwnerStats Owner::State::Stats() const {
   for (const auto& [id, session] : sessions) out.soft_pins += session.pins.size();
   for (const auto& [number, tenant] : tenants) out.soft_pinned_bytes += tenant.pinned_bytes;
   out.hard_pins = hard_pins;
-  out.sessions = sessions.size();
+  out.sessions = sessions.size() - sessions.count(kOwnSession);
   out.namespaces = number_of.size();
   out.metadata_bytes = index.metadata_bytes() + family->metadata_bytes() + arena.metadata_bytes();
   for (const auto& policy : policies) out.metadata_bytes += policy->metadata_bytes();
@@ -204,6 +208,9 @@ OwnerStats Owner::State::Stats() const {
   out.cold_reads = cold_reads.size();
   out.quarantine_rules = rules.rules().size();
   out.readers_forgotten = readers.forgotten();
+  out.moved_slots = homecoming.slots(now_us);
+  out.questions_open = homecoming.open();
+  out.asides = asides.size();
   out.bypass = rules.bypass;
   out.has_ssd = ssd != nullptr;
   if (ssd != nullptr) out.ssd = ssd->stats();

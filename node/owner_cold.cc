@@ -23,6 +23,7 @@ void Owner::State::OnColdGet(const Asker& asker, uint32_t number, const std::vec
   get.number = number;
   get.space = SpaceOf(number);
   get.prefetch = prefetch;
+  get.move_bytes = asker.move_bytes;
   get.lane = asker.envelope.priority == Priority::kBatch ? ssd::Lane::kBatch : ssd::Lane::kInteractive;
   if (asker.expire_us != 0) {
     const uint64_t left_us = asker.expire_us - std::min(asker.expire_us, now_us);
@@ -51,6 +52,7 @@ Presence Owner::State::PlanBlock(const BlockRef& ref, ColdGet* get, ColdGet::Blo
   if (!CoverBoth(get->number, ref.hash, ref.group, first, ref.rectangle, &patches)) {
     return WhyMissing(get->number, ref.hash, ref.group, first);
   }
+  if (get->move_bytes != 0) WholePieces(&patches);
   uint64_t bytes = 0, took_us = 0;
   for (const Patch& patch : patches) {
     if ((patch.entry & kSsdBit) == 0) continue;
@@ -263,6 +265,8 @@ void Owner::State::FinishCold(uint64_t id) {
   const Asker asker{get.session, &session, get.envelope, get.expire_us};
   GetWork work;
   work.reader = session.writer;
+  work.number = get.number;
+  work.move_bytes = get.move_bytes;
   work.header_bytes += get.blocks.size() * 8;
   uint32_t usable = 0;
   for (ColdGet::Block& block : get.blocks) {
@@ -286,10 +290,10 @@ void Owner::State::FinishCold(uint64_t id) {
     }
     const bool sends = IsHit(out.presence) && !get.prefetch;
     usable += IsHit(out.presence) ? 1 : 0;
-    if (sends && cold) ++counts.ssd_hits;
+    if (sends && cold && get.move_bytes == 0) ++counts.ssd_hits;
     for (const Patch& patch : patches) {
       if (sends) {
-        if (cold) counts.ssd_hit_bytes += index.place(patch.entry).payload_bytes;
+        if (cold && get.move_bytes == 0) counts.ssd_hit_bytes += index.place(patch.entry).payload_bytes;
         work.sending.entries.push_back(patch.entry);
       } else {
         UnpinHard(patch.entry);

@@ -45,9 +45,22 @@ void Owner::State::OnGet(Asker& asker, const Get& body) {
   for (const BlockRef& ref : body.blocks) {
     if (!CheckRectangle(asker, *record, ref.rectangle)) return;
   }
-  ++counts.gets;
-  counts.get_blocks += body.blocks.size();
+  if (MayAsk(asker)) {
+    std::vector<BlockRef> wanted;
+    for (const BlockRef& ref : body.blocks) {
+      const uint32_t first = index.Find(SpaceOf(number), ref.hash, ref.group);
+      if (Covered(number, ref.hash, ref.group, first, ref.rectangle)) continue;
+      NoteWanted(number, ref, WhyMissing(number, ref.hash, ref.group, first), &wanted);
+    }
+    if (!wanted.empty() && SetAside(asker, number, wanted, Get(body))) return;
+  }
+  if (asker.move_bytes == 0) {
+    ++counts.gets;
+    counts.get_blocks += body.blocks.size();
+  }
   GetWork work;
+  work.number = number;
+  work.move_bytes = asker.move_bytes;
   work.reader = asker.session->writer;
   work.reply.blocks.reserve(body.blocks.size());
   work.header_bytes += body.blocks.size() * 8;
@@ -61,6 +74,7 @@ void Owner::State::OnGet(Asker& asker, const Get& body) {
     }
     block.presence = Presence::kUncovered;
     if (CoverOf(first, ref.rectangle, &sources)) {
+      if (asker.move_bytes != 0) WholePieces(&sources);
       block.presence = AddPatches(sources, &work, &block);
     } else if (ssd != nullptr && CoverBoth(number, ref.hash, ref.group, first, ref.rectangle, &sources)) {
       // Some of it lies on SSD: all of it waits, and what was pinned here is pinned again there.
@@ -83,15 +97,17 @@ void Owner::State::OnGet(Asker& asker, const Get& body) {
 
 // Every source that was added is pinned once in `work.sending`.
 void Owner::State::SendGet(const Asker& asker, GetWork&& work) {
+  const bool moves = work.move_bytes != 0;
   for (const GetReply::Block& block : work.reply.blocks) {
     if (IsHit(block.presence)) {
-      ++counts.get_hits;
-    } else {
+      ++(moves ? counts.given : counts.get_hits);
+    } else if (!moves) {
       ++counts.miss_by_reason[static_cast<uint8_t>(block.presence)];
     }
   }
-  counts.get_bytes += work.payload_bytes;
-  Reply reply{Encode(ReplyTo(asker.envelope), work.reply), std::move(work.segments), 0, asker.expire_us};
+  (moves ? counts.given_bytes : counts.get_bytes) += work.payload_bytes;
+  Reply reply{moves ? EncodeMove(asker, work) : Encode(ReplyTo(asker.envelope), work.reply),
+              std::move(work.segments), 0, asker.expire_us};
   if (reply.segments.size() > 0) {
     reply.token = ++last_id;
     work.sending.begun_us = now_us;
@@ -169,14 +185,58 @@ bool Owner::State::GetWork::Add(const Patch& patch, const Rectangle& piece, cons
     }
   }
   payload_bytes += bytes;
-  header_bytes += EncodedBytes(patch.rectangle);
-  if (payload_bytes > kBatchBytesMax || header_bytes > kMessageBytesMax ||
+  const bool moves = move_bytes != 0;
+  header_bytes += moves
+                      ? 16 + HeaderBytes(piece.parts(), header.codec_data.size(), header.constituents.size())
+                      : EncodedBytes(patch.rectangle);
+  const uint64_t payload_bytes_max = moves && segments.size() != 0 ? move_bytes : kBatchBytesMax;
+  if (payload_bytes > payload_bytes_max || header_bytes > kMessageBytesMax ||
       segments.size() + 1 > limits.segments_max || segments.extents.size() + extents.size() > kExtentsMax) {
     return false;
   }
   segments.Add(std::span<const transport::ConstExtent>(extents));
   block->sources.push_back(std::move(source));
   return true;
+}
+
+// What another node brings home is what is here, whole; it has asked for what it needs of it.
+void Owner::State::OnMove(Asker& asker, const Move& body) {
+  asker.move_bytes = std::clamp<uint64_t>(body.payload_bytes_max, 1, kBatchBytesMax);
+  OnGet(asker, Get{body.number, 0, body.blocks});
+}
+
+void Owner::State::WholePieces(std::vector<Patch>* sources) const {
+  std::vector<Patch> pieces;
+  for (const Patch& source : *sources) {
+    const bool there = std::any_of(pieces.begin(), pieces.end(),
+                                   [&](const Patch& piece) { return piece.entry == source.entry; });
+    if (there) continue;
+    const bool cold = (source.entry & kSsdBit) != 0;
+    pieces.push_back(
+        {source.entry, cold ? ssd->entry(source.entry & ~kSsdBit).rectangle : index[source.entry].rectangle});
+  }
+  *sources = std::move(pieces);
+}
+
+// The headers verify: AddPatches has just looked.
+Bytes Owner::State::EncodeMove(const Asker& asker, const GetWork& work) const {
+  MoveReply reply;
+  size_t at = 0;
+  for (const GetReply::Block& block : work.reply.blocks) {
+    MoveReply::Block& out = reply.blocks.emplace_back();
+    out.presence = block.presence;
+    for (size_t i = 0; i < block.sources.size(); ++i) {
+      const uint32_t entry = work.sending.entries.at(at++);
+      MoveReply::Piece& piece = out.pieces.emplace_back();
+      EncodeHeader(HeaderOf(entry).value(), &piece.header);
+      // What was read from SSD for this get alone is in no policy.
+      piece.depth = index[entry].hidden == 0 ? DepthOf(entry) : 0;
+    }
+  }
+  const bool nothing = name_spaces[work.number].blocks == 0;
+  const bool nothing_on_ssd = ssd == nullptr || (ssd->stats().loaded && ssd->stats().pieces == 0);
+  reply.empty = nothing && nothing_on_ssd;
+  return Encode(ReplyTo(asker.envelope), reply);
 }
 
 }  // namespace larder::node

@@ -21,8 +21,6 @@ void Owner::State::OnMatch(Asker& asker, const Match& body) {
                       std::to_string(kHashesMax) + " hashes, and hashes x groups at most " +
                       std::to_string(kMatchBytesMax) + "; split the chain");
   }
-  ++counts.matches;
-  counts.match_keys += keys * groups;
   if (rules.bypass) return AnswerBypassed(asker, keys * groups);
   MatchReply reply;
   reply.presence.resize(keys * groups);
@@ -34,7 +32,8 @@ void Owner::State::OnMatch(Asker& asker, const Match& body) {
   uint64_t cold_bytes_before = 0;  // on SSD, of the keys so far: a get of the chain reads them first
   const ssd::Lane lane =
       asker.envelope.priority == Priority::kBatch ? ssd::Lane::kBatch : ssd::Lane::kInteractive;
-  uint64_t hits = 0;
+  const bool asks = MayAsk(asker);
+  std::vector<BlockRef> wanted;  // of other nodes
   for (size_t begin = 0; begin < keys; begin += Index::kBatch) {
     const size_t count = std::min(Index::kBatch, keys - begin);
     std::fill_n(key_us, count, get_us);
@@ -48,32 +47,51 @@ void Owner::State::OnMatch(Asker& asker, const Match& body) {
         if (ssd != nullptr) ssd->Prefetch(record->ssd_space, hashes[i], body.groups[g]);
       }
       for (size_t i = 0; i < count; ++i) {
-        Presence presence = Presence::kRam;
-        if (!pins && first[i] != kNone && index[first[i]].rectangle.Contains(body.rectangle)) {
-          ++hits;
-        } else if (CoverBoth(number, hashes[i], body.groups[g], first[i], body.rectangle, &sources)) {
-          ++hits;
+        Presence presence = Presence::kNeverStored;
+        const ChainHash& hash = hashes[i];
+        const bool whole = first[i] != kNone && index[first[i]].rectangle.Contains(body.rectangle);
+        if (whole && !pins) {
+          presence = Presence::kRam;
+        } else if (CoverBoth(number, hash, body.groups[g], first[i], body.rectangle, &sources)) {
           if (pins) PinMatched(sources, &pin);
+          presence = Presence::kRam;
           if (const uint64_t us = ColdUs(sources, lane, &cold_bytes_before); us != 0) {
             presence = Presence::kSsd;
-            ++counts.match_ssd_hits;
             key_us[i] = std::max(key_us[i], us);
           }
         } else {
-          presence = WhyMissing(number, hashes[i], body.groups[g], first[i]);
-          ++counts.miss_by_reason[static_cast<uint8_t>(presence)];
+          presence = WhyMissing(number, hash, body.groups[g], first[i]);
+          if (asks) NoteWanted(number, {hash, body.groups[g], body.rectangle}, presence, &wanted);
         }
         reply.presence[(begin + i) * groups + g] = static_cast<uint8_t>(presence);
       }
     }
     AddEstimates(key_us, count, &reply.estimates);
   }
-  counts.match_hits += hits;
+  if (wanted.empty()) return AnswerMatch(asker, std::move(reply), std::move(pin));
+  // Asked of other nodes and then begun anew, or answered as it is.
+  if (!SetAside(asker, number, wanted, Match(body)))
+    return AnswerMatch(asker, std::move(reply), std::move(pin));
+  DropPin(pin);
+}
+
+// Only now it counts: one that is set aside is looked at twice.
+void Owner::State::AnswerMatch(const Asker& asker, MatchReply&& reply, SoftPin&& pin) {
   if (!pin.entries.empty()) {
     reply.pin_handle = ++last_id;
     reply.pinned_bytes = pin.bytes;
     pin_ends.emplace(pin.end_us, asker.id, reply.pin_handle);
     asker.session->pins.emplace(reply.pin_handle, std::move(pin));
+  }
+  ++counts.matches;
+  counts.match_keys += reply.presence.size();
+  for (const uint8_t presence : reply.presence) {
+    if (IsHit(static_cast<Presence>(presence))) {
+      ++counts.match_hits;
+      counts.match_ssd_hits += presence == static_cast<uint8_t>(Presence::kSsd) ? 1 : 0;
+    } else {
+      ++counts.miss_by_reason[presence];
+    }
   }
   Answer(asker, reply);
 }

@@ -148,7 +148,12 @@ void Owner::State::UnpinHard(uint32_t entry) {
 void Owner::State::EndPin(Session* session, uint64_t handle) {
   const auto found = session->pins.find(handle);
   if (found == session->pins.end()) return;
-  const SoftPin& pin = found->second;
+  DropPin(found->second);
+  pin_ends.erase({found->second.end_us, found->second.session, handle});
+  session->pins.erase(found);
+}
+
+void Owner::State::DropPin(const SoftPin& pin) {
   for (const uint32_t entry : pin.entries) {
     Entry& e = index[entry];
     LARDER_CHECK(e.soft_pins > 0);
@@ -156,8 +161,6 @@ void Owner::State::EndPin(Session* session, uint64_t handle) {
     if (e.hidden != 0 && !e.pinned()) FreeEntry(entry);
   }
   tenants.at(pin.tenant).pinned_bytes -= pin.bytes;
-  pin_ends.erase({pin.end_us, pin.session, handle});
-  session->pins.erase(found);
 }
 
 Result<BlockHeader> Owner::State::HeaderOf(uint32_t entry) const {
@@ -192,6 +195,7 @@ uint64_t Owner::State::ClearSpace(uint32_t number) {
   record.blocks = 0;
   record.bytes = 0;
   counts.cleared += removed;
+  homecoming.Cleared(record.name_space);
   if (ssd != nullptr) {
     const uint64_t token = ++last_id;
     undurable.insert(token);

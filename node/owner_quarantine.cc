@@ -60,10 +60,9 @@ void Owner::State::DropBannedCold(uint32_t number, uint32_t cold) {
 
 void Owner::State::AnswerBypassed(const Asker& asker, size_t keys) {
   constexpr auto kBypassed = static_cast<uint8_t>(Presence::kBypassed);
-  counts.miss_by_reason[kBypassed] += keys;
   MatchReply reply;
   reply.presence.assign(keys, kBypassed);
-  Answer(asker, reply);
+  AnswerMatch(asker, std::move(reply), {});
 }
 
 void Owner::SetQuarantine(Quarantine rules) {

@@ -15,6 +15,7 @@
 #include "node/block_name.h"
 #include "node/cover.h"
 #include "node/eviction/policy.h"
+#include "node/homecoming.h"
 #include "node/index.h"
 #include "node/miss_memory.h"
 #include "node/owner.h"
@@ -45,6 +46,13 @@ inline constexpr uint32_t kSsdBit = 0x80000000u;
 inline constexpr std::string_view kForwardsFull =
     "this node leaves, and the nodes that take its blocks do not answer; ask again";
 inline constexpr size_t kColdGetsMax = 4096;  // gets that wait for SSD, of a node
+// Requests that wait for other nodes' answers: of a node, the keys of all, the bytes of all, the keys of one.
+inline constexpr size_t kAsidesMax = 4096;
+inline constexpr uint64_t kAsideKeysMax = 65536;
+inline constexpr uint64_t kAsideBytesMax = 64 << 20;
+inline constexpr size_t kAsideKeysOfOne = 1024;
+// The session of what this node puts itself. Others' numbers begin at 1.
+inline constexpr SessionId kOwnSession = 0;
 
 struct Tenant {
   std::string name;
@@ -99,6 +107,7 @@ struct Session {
   std::set<uint64_t> waits;
   std::set<uint64_t> reports;
   std::set<uint64_t> cold_gets;
+  std::set<uint64_t> asides;
 };
 
 struct Ticket {
@@ -153,6 +162,7 @@ struct ColdGet {
   bool too_late = false;  // a block was given up, so that those behind it are of no use
   ssd::Lane lane = ssd::Lane::kInteractive;
   uint64_t slot_bytes = 0;  // of what is to be read
+  uint64_t move_bytes = 0;  // as of its asker
   uint32_t reads_left = 0;
   std::vector<Block> blocks;
 };
@@ -183,6 +193,25 @@ struct Asker {
   Session* session = nullptr;
   Envelope envelope;
   uint64_t expire_us = 0;
+  uint64_t move_bytes = 0;  // of a Move: the most that it takes; 0: an ordinary get
+  bool asked = false;       // other nodes have been asked; now it is answered with what is here
+};
+
+// A match or get that waits for what other nodes have.
+struct Aside {
+  SessionId session = 0;
+  Request request;
+  uint64_t give_up_us = 0;
+  uint64_t bytes = 0;  // that it keeps
+  uint32_t keys = 0;
+  uint32_t open = 0;  // of them, not answered
+};
+
+// A piece on its way from another node into a slot; by ticket.
+struct Coming {
+  uint64_t question = 0;
+  Digest writer{};
+  std::vector<uint32_t> crc32c;
 };
 
 struct Owner::State : private ssd::TierSink {
@@ -247,6 +276,7 @@ struct Owner::State : private ssd::TierSink {
   void PinHard(uint32_t entry);
   void UnpinHard(uint32_t entry);
   void EndPin(Session* session, uint64_t handle);
+  void DropPin(const SoftPin& pin);
   Result<BlockHeader> HeaderOf(uint32_t entry) const;
   void Sweep(uint32_t steps);
   uint64_t ClearSpace(uint32_t number);
@@ -294,6 +324,9 @@ struct Owner::State : private ssd::TierSink {
   // owner_get.cc
   void OnGet(Asker& asker, const Get& body);
   struct GetWork;
+  void OnMove(Asker& asker, const Move& body);
+  void WholePieces(std::vector<Patch>* sources) const;
+  Bytes EncodeMove(const Asker& asker, const GetWork& work) const;
   Presence AddPatches(const std::vector<Patch>& patches, GetWork* work, GetReply::Block* block);
   void SendGet(const Asker& asker, GetWork&& work);
   bool AddSource(const Patch& patch, const BlockHeader& header, GetWork* work, GetReply::Block* block);
@@ -302,6 +335,7 @@ struct Owner::State : private ssd::TierSink {
   void OnMatch(Asker& asker, const Match& body);
   SoftPin PinFor(const Asker& asker, uint32_t tenant, uint32_t pin_us) const;
   uint64_t PinnedMax(const Tenant& tenant) const;
+  void AnswerMatch(const Asker& asker, MatchReply&& reply, SoftPin&& pin);
   void PinMatched(const std::vector<Patch>& sources, SoftPin* pin);
   uint64_t ColdUs(const std::vector<Patch>& sources, ssd::Lane lane, uint64_t* bytes_before);
   static void AddEstimates(const uint64_t* key_us, size_t count,
@@ -340,9 +374,24 @@ struct Owner::State : private ssd::TierSink {
   // owner_hand_over.cc
   bool MayLeave(uint32_t entry) const;
   uint64_t HeatOf(uint32_t entry) const;
+  uint32_t DepthOf(uint32_t entry) const {
+    return policies[arena.slab(index.place(entry).slab).class_number]->DepthOf(entry);
+  }
   OutgoingPage TakeOut(std::span<const WarmPiece> list, const PageLimits& limits);
   bool ForwardsFull() const;
   void AddForward(Forward&& forward);
+
+  // owner_homecoming.cc
+  bool MayAsk(const Asker& asker) const;
+  void NoteWanted(uint32_t number, const BlockRef& ref, Presence why, std::vector<BlockRef>* wanted);
+  uint32_t AskAll(const Asker& asker, uint32_t number, std::span<const BlockRef> wanted, uint64_t waiter);
+  bool SetAside(const Asker& asker, uint32_t number, std::span<const BlockRef> wanted,
+                decltype(Request::body)&& body);
+  void EndAside(uint64_t id);
+  void DropAside(uint64_t id);
+  ComingSlot MakeSlot(const ComingPiece& piece);
+  void LandPiece(const LandedPiece& piece);
+  std::string CheckAsides() const;
 
   // owner_explain.cc
   BlockStory Explain(uint32_t number, const ChainHash& hash, uint16_t group);
@@ -445,6 +494,11 @@ struct Owner::State : private ssd::TierSink {
   bool handing_over = false;
   std::deque<Forward> forwards;
   uint64_t forward_hashes = 0;
+  Homecoming homecoming;
+  std::unordered_map<uint64_t, Aside> asides;
+  std::set<std::pair<uint64_t, uint64_t>> aside_ends;  // give_up_us, aside
+  uint64_t aside_keys = 0, aside_bytes = 0;
+  std::unordered_map<uint64_t, Coming> pieces_coming;
   uint64_t hard_pins = 0;
   uint64_t get_us = 0;  // moving average: from a get's answer until its bytes are gone
 

@@ -56,6 +56,10 @@ bool OwnerThread::CallLater(std::function<void(Owner&)> call) {
   return mailbox_.PostCall(std::move(call));
 }
 
+void OwnerThread::SetOnQuestions(std::function<void()> on_questions) {
+  Call([&](Owner&) { on_questions_ = std::move(on_questions); });
+}
+
 void OwnerThread::OnDisk() {
   if (disk_posted_.exchange(true)) return;
   mailbox_.PostCall([this](Owner& owner) {

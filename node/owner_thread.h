@@ -39,6 +39,8 @@ class OwnerThread final : private Outbox {
   bool Post(SessionId session, Event&& event);
   // Runs `call` on the owner's thread and waits for it. false: stopped, it did not run.
   bool Call(const std::function<void(Owner&)>& call);
+  // Runs on the owner's thread when there are questions for other nodes; must not call back. Empty: no more.
+  void SetOnQuestions(std::function<void()> on_questions);
   // A disk of the SSD tier has something to say: the owner looks, once for many of these.
   void OnDisk();
   // As Call, without waiting.
@@ -72,6 +74,9 @@ class OwnerThread final : private Outbox {
   void ExpireHellos();
   void Flush();
   void Deliver(SessionId session, Action&& action) override;
+  void OnQuestions() override {
+    if (on_questions_) on_questions_();
+  }
 
   const OwnerThreadOptions options_;
   Background* const background_;
@@ -85,6 +90,7 @@ class OwnerThread final : private Outbox {
   // The owner's thread.
   std::unique_ptr<Owner> owner_;
   std::unordered_map<SessionId, std::vector<Action>> outgoing_;
+  std::function<void()> on_questions_;
   uint64_t now_us_ = 0;
   uint64_t unix_ms_ = 0;
   uint64_t worked_us_ = 0;             // when something was there last

@@ -23,6 +23,19 @@ void Owner::State::OnWait(Asker& asker, Wait&& body) {
   }
   ++counts.waits;
   if (rules.bypass) return Answer(asker, WaitReply{0});
+  if (MayAsk(asker)) {
+    // Nobody is held up by it: what comes wakes the wait.
+    std::vector<BlockRef> wanted;
+    for (const ChainHash& hash : body.hashes) {
+      for (const uint16_t group : body.groups) {
+        const uint32_t first = index.Find(SpaceOf(number), hash, group);
+        if (Covered(number, hash, group, first, body.rectangle)) continue;
+        NoteWanted(number, {hash, group, body.rectangle}, WhyMissing(number, hash, group, first), &wanted);
+      }
+      if (wanted.size() >= kAsideKeysOfOne) break;
+    }
+    if (AskAll(asker, number, wanted, 0) != 0) outbox->OnQuestions();
+  }
   Waits::Wait wait;
   wait.session = asker.id;
   wait.envelope = asker.envelope;
@@ -75,6 +88,9 @@ void Owner::State::OnCancel(Asker& asker, const Cancel& body) {
   for (const uint64_t id : asker.session->waits) {
     if (waits.Find(id)->envelope.request_id != body.request_id) continue;
     return AnswerWait(id);
+  }
+  for (const uint64_t id : asker.session->asides) {
+    if (asides.at(id).request.envelope.request_id == body.request_id) return EndAside(id);
   }
 }
 

@@ -11,6 +11,16 @@
 
 namespace larder::node {
 
+// The sizes of parts, as a Reserve has them.
+inline std::vector<PartRun> RunsOf(std::span<const PartRecord> parts) {
+  std::vector<PartRun> runs;
+  for (const PartRecord& part : parts) {
+    if (runs.empty() || runs.back().bytes != part.bytes) runs.push_back({0, part.bytes});
+    ++runs.back().count;
+  }
+  return runs;
+}
+
 // Takes a payload's bytes in order, in steps of any size, and cuts them at the parts' ends.
 class PartChecksums {
  public:

@@ -4,6 +4,8 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "node/part_checksums.h"
+
 namespace larder::node {
 
 using transport::Connection;
@@ -24,10 +26,7 @@ Reserve::Block BlockOf(const OutgoingPiece& piece) {
   block.codec_data = header.codec_data;
   block.constituents = header.constituents;
   block.depth = piece.piece.depth();
-  for (const PartRecord& part : header.parts) {
-    if (block.parts.empty() || block.parts.back().bytes != part.bytes) block.parts.push_back({0, part.bytes});
-    ++block.parts.back().count;
-  }
+  block.parts = RunsOf(header.parts);
   return block;
 }
 
@@ -53,6 +52,17 @@ class PeerLink::Wire final : public transport::Handler {
   void End() {
     std::unique_lock lock(mutex_);
     Close(lock, Failure::kCancelled);
+  }
+  // Payload of the next answer lands, when it is no more than this.
+  void Expect(uint64_t landing_bytes_max) {
+    const std::lock_guard lock(mutex_);
+    landing_bytes_max_ = landing_bytes_max;
+    landed_.clear();
+  }
+  std::vector<Bytes> TakeLanded() {
+    const std::lock_guard lock(mutex_);
+    landing_bytes_max_ = 0;
+    return std::move(landed_);
   }
   // The answer's code and record.
   Result<Bytes> Ask(Bytes header, uint64_t request_id, uint64_t end_us) {
@@ -96,8 +106,26 @@ class PeerLink::Wire final : public transport::Handler {
   void OnOpen(Connection&) override {
     Note([this] { open_ = true; });
   }
-  bool Place(Connection&, ByteView, std::span<const uint64_t>, transport::Landing*) override { return false; }
-  void OnMessage(Connection&, ByteView header, uint64_t, bool) override {
+  bool Place(Connection&, ByteView header, std::span<const uint64_t> segment_bytes,
+             transport::Landing* landing) override {
+    const std::lock_guard lock(mutex_);
+    Envelope envelope;
+    ByteView record;
+    if (!DecodeEnvelope(header, &envelope, &record).ok()) return false;
+    if (!envelope.reply || envelope.request_id != awaited_ || answered_ || !landed_.empty()) return false;
+    uint64_t bytes = 0;
+    for (const uint64_t segment : segment_bytes) {
+      if (segment > landing_bytes_max_ - bytes) return false;
+      bytes += segment;
+    }
+    landing->id = 1;
+    for (const uint64_t segment : segment_bytes) {
+      Bytes& memory = landed_.emplace_back(segment);
+      landing->segments.Add({memory.data(), segment});
+    }
+    return true;
+  }
+  void OnMessage(Connection&, ByteView header, uint64_t, bool landed) override {
     Note([&] {
       Envelope envelope;
       ByteView record;
@@ -105,6 +133,7 @@ class PeerLink::Wire final : public transport::Handler {
       if (!envelope.reply || envelope.request_id != awaited_) return;  // a table is pushed
       answer_ = envelope;
       record_.assign(record.begin(), record.end());
+      if (!landed) landed_.clear();
       answered_ = true;
     });
   }
@@ -169,6 +198,8 @@ class PeerLink::Wire final : public transport::Handler {
   bool answered_ = false;
   uint64_t awaited_ = 0;
   uint64_t last_id_ = 0;
+  uint64_t landing_bytes_max_ = 0;
+  std::vector<Bytes> landed_;
   Envelope answer_;
   Bytes record_;
   std::string why_;
@@ -192,6 +223,15 @@ Result<std::unique_ptr<PeerLink>> PeerLink::Connect(transport::Transport* transp
   }
   link->payload_bytes_max_ = reply.value().batch_bytes_max;
   return link;
+}
+
+const std::string* TokenOf(const std::vector<Credential>& credentials, const Digest& writer) {
+  static const std::string anonymous;
+  if (credentials.empty()) return writer == Digest{} ? &anonymous : nullptr;
+  for (const Credential& credential : credentials) {
+    if (Sha256(AsBytes(credential.name)) == writer) return &credential.token;
+  }
+  return nullptr;
 }
 
 PeerLink::~PeerLink() {
@@ -271,6 +311,26 @@ Result<std::vector<PutState>> PeerLink::Put(uint32_t number, std::span<const Out
   }
   for (size_t i = 0; i < ticketed.size(); ++i) states[ticketed[i]] = stored.value().states[i];
   return states;
+}
+
+Result<PeerLink::Moved> PeerLink::Move(uint32_t number, std::vector<BlockRef> blocks,
+                                       uint64_t payload_bytes_max, uint64_t landing_bytes_max,
+                                       uint64_t end_us) {
+  const size_t asked = blocks.size();
+  wire_->Expect(landing_bytes_max);
+  Result<MoveReply> reply =
+      Ask<MoveReply>(Verb::kMove, larder::Move{number, payload_bytes_max, std::move(blocks)}, end_us);
+  Moved moved;
+  moved.segments = wire_->TakeLanded();
+  if (!reply.ok()) return reply.status();
+  moved.reply = std::move(reply).value();
+  size_t pieces = 0;
+  for (const MoveReply::Block& block : moved.reply.blocks) pieces += block.pieces.size();
+  const bool landed = moved.segments.size() == pieces;
+  if (moved.reply.blocks.size() != asked || (!landed && !moved.segments.empty())) {
+    return Status(Code::kUnsupported, "a move reply with another number of blocks");
+  }
+  return moved;
 }
 
 Status PeerLink::Carry(uint32_t number, const Forward& forward, uint64_t end_us) {

@@ -1,7 +1,7 @@
-// A writer's connection from this node to another: what a node that leaves says to those that take its
-// blocks. The plain data plane, as any client speaks it, one request at a time. Calls block, for a thread
-// that may wait, and no longer than until `end_us`; after a failure that closed the connection nothing works
-// any more.
+// A client's connection from this node to another: what a node that leaves says to those that take its
+// blocks, and one that joins to those that were home before. The plain data plane, as any client speaks it,
+// one request at a time. Calls block, for a thread that may wait, and no longer than until `end_us`; after a
+// failure that closed the connection nothing works any more.
 #pragma once
 
 #include <map>
@@ -11,9 +11,13 @@
 #include <vector>
 
 #include "node/owner.h"
+#include "node/session.h"
 #include "transport/transport.h"
 
 namespace larder::node {
+
+// The token by which this node may speak for a writer, out of its own credentials; nullptr: it may not.
+const std::string* TokenOf(const std::vector<Credential>& credentials, const Digest& writer);
 
 class PeerLink {
  public:
@@ -32,6 +36,14 @@ class PeerLink {
   // the pieces' bytes are read no more.
   Result<std::vector<PutState>> Put(uint32_t number, std::span<const OutgoingPiece* const> pieces,
                                     uint64_t end_us);
+  struct Moved {
+    MoveReply reply;
+    std::vector<Bytes> segments;  // one a piece; none when the payload was more than `landing_bytes_max`
+  };
+  // Whole pieces of blocks that the peer has, about `payload_bytes_max` of them. What has come is not
+  // verified.
+  Result<Moved> Move(uint32_t number, std::vector<BlockRef> blocks, uint64_t payload_bytes_max,
+                     uint64_t landing_bytes_max, uint64_t end_us);
   Status Carry(uint32_t number, const Forward& forward, uint64_t end_us);  // a remove or a clear
   bool closed() const;
 

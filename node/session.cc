@@ -40,6 +40,8 @@ Status DecodeBody(Verb verb, ByteView record, decltype(Request::body)* body) {
       return DecodeAs<Match>(record, body);
     case Verb::kGet:
       return DecodeAs<Get>(record, body);
+    case Verb::kMove:
+      return DecodeAs<Move>(record, body);
     case Verb::kReserve:
       return DecodeAs<Reserve>(record, body);
     case Verb::kWait:

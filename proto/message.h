@@ -33,6 +33,7 @@ inline constexpr uint32_t kTokenBytesMax = 256;
 inline constexpr uint32_t kClientNameBytesMax = 128;
 inline constexpr uint32_t kErrorTextBytesMax = 1024;  // Encode cuts a longer one
 inline constexpr uint32_t kPinUsMax = 600'000'000;
+inline constexpr uint32_t kBlockHeaderBytesMax = 256 * 1024;
 
 enum class Verb : uint8_t {
   kHello = 1,
@@ -52,6 +53,7 @@ enum class Verb : uint8_t {
   kCancel = 15,
   kPing = 16,
   kPrefetch = 17,
+  kMove = 18,
 };
 inline constexpr uint8_t kReplyBit = 0x80;
 
@@ -185,6 +187,31 @@ struct GetReply {
   };
   std::vector<Block> blocks;
   bool operator==(const GetReply&) const = default;
+};
+
+// Between nodes: blocks of slots that have moved, for the node that is home to them now. Answered with what
+// is here and nothing else; the pieces come whole, whatever part of them covers the rectangle.
+struct Move {
+  uint32_t number = 0;
+  uint64_t payload_bytes_max = 0;  // what no longer fits is answered busy; one block always fits
+  std::vector<BlockRef> blocks;
+  bool operator==(const Move&) const = default;
+};
+// One segment a piece, in the order of `blocks` and within a block of its pieces.
+struct MoveReply {
+  struct Piece {
+    Bytes header;        // as block_header.h has it
+    uint32_t depth = 0;  // of the block in its chain; eviction order
+    bool operator==(const Piece&) const = default;
+  };
+  struct Block {
+    Presence presence = Presence::kNeverStored;
+    std::vector<Piece> pieces;  // empty unless a hit
+    bool operator==(const Block&) const = default;
+  };
+  std::vector<Block> blocks;
+  bool empty = false;  // the node holds nothing of the namespace, whatever block
+  bool operator==(const MoveReply&) const = default;
 };
 
 // Run lengths of part sizes, PartIndex order
@@ -345,7 +372,7 @@ Bytes Encode(const Envelope& envelope);  // Ping, and replies without a body (To
 #define LARDER_MESSAGES(X)                                                                           \
   X(Hello) X(HelloReply) X(Open) X(OpenReply) X(TablePush) X(Match) X(MatchReply) X(Get) X(GetReply) \
   X(Reserve) X(ReserveReply) X(Data) X(Commit) X(CommitReply) X(Wait) X(WaitReply) X(Prefetch) X(PrefetchReply) X(Touch) \
-  X(Report) X(ReportReply) X(Remove) X(RemoveReply) X(Clear) X(ClearReply) X(Cancel) X(ErrorText)
+  X(Move) X(MoveReply) X(Report) X(ReportReply) X(Remove) X(RemoveReply) X(Clear) X(ClearReply) X(Cancel) X(ErrorText)
 // clang-format on
 #define LARDER_DECLARE(Name)                                \
   Bytes Encode(const Envelope& envelope, const Name& body); \

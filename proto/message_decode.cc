@@ -188,6 +188,34 @@ Status Decode(ByteView record, GetReply* body) {
   return in.Finish();
 }
 
+Status Decode(ByteView record, Move* body) {
+  Decoder in("move", record);
+  *body = {};
+  body->number = in.U32();
+  body->payload_bytes_max = in.U64();
+  DecodeBlocks(&in, &body->blocks);
+  return in.Finish();
+}
+
+Status Decode(ByteView record, MoveReply* body) {
+  Decoder in("move reply", record);
+  *body = {};
+  body->blocks.resize(in.Count(kBlocksMax, 5, "more than 1024 blocks"));
+  for (MoveReply::Block& block : body->blocks) {
+    block.presence = static_cast<Presence>(in.U8());
+    block.pieces.resize(in.Count(kPiecesPerKeyMax, 8, "more than 1024 pieces of a block"));
+    in.Check(IsHit(block.presence) != block.pieces.empty(), "a hit without piece, or a piece without hit");
+    for (MoveReply::Piece& piece : block.pieces) {
+      piece.header = in.Blob(kBlockHeaderBytesMax, "a block's header is longer than 256 KiB");
+      piece.depth = in.U32();
+      if (!in.ok()) break;
+    }
+    if (!in.ok()) break;
+  }
+  body->empty = in.Flag();
+  return in.Finish();
+}
+
 Status Decode(ByteView record, Wait* body) {
   Decoder in("wait", record);
   *body = {};

@@ -170,6 +170,34 @@ Bytes Encode(const Envelope& envelope, const GetReply& body) {
   return out.Finish();
 }
 
+Bytes Encode(const Envelope& envelope, const Move& body) {
+  Encoder out(envelope, 32 + kBlockRefBytes * body.blocks.size());
+  out.U32(body.number);
+  out.U64(body.payload_bytes_max);
+  out.Blocks(body.blocks);
+  return out.Finish();
+}
+
+Bytes Encode(const Envelope& envelope, const MoveReply& body) {
+  size_t bytes = 8;
+  for (const MoveReply::Block& block : body.blocks) {
+    bytes += 5;
+    for (const MoveReply::Piece& piece : block.pieces) bytes += 8 + piece.header.size();
+  }
+  Encoder out(envelope, bytes);
+  out.Count(body.blocks.size());
+  for (const MoveReply::Block& block : body.blocks) {
+    out.U8(static_cast<uint8_t>(block.presence));
+    out.Count(block.pieces.size());
+    for (const MoveReply::Piece& piece : block.pieces) {
+      out.Blob(piece.header);
+      out.U32(piece.depth);
+    }
+  }
+  out.Flag(body.empty);
+  return out.Finish();
+}
+
 Bytes Encode(const Envelope& envelope, const Reserve& body) {
   Encoder out(envelope, 32 + 96 * body.blocks.size());
   out.U32(body.number);

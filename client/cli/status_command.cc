@@ -18,6 +18,24 @@ uint64_t Counter(const NodeView& view, const std::string& name) {
   return it == view.stats.counters().end() ? 0 : it->second;
 }
 
+uint64_t Gauge(const NodeView& view, const std::string& name) {
+  const auto it = view.stats.gauges().find(name);
+  return it == view.stats.gauges().end() ? 0 : static_cast<uint64_t>(it->second);
+}
+
+// A node that slots have moved to, and what has come home to it.
+void PrintHomecoming(const NodeView& view) {
+  const uint64_t slots = Gauge(view, "larder_moved_slots");
+  if (slots == 0) return;
+  const auto answers = [&](const std::string& kind) {
+    return Grouped(Counter(view, "larder_home_answers_total{kind=\"" + kind + "\"}"));
+  };
+  std::printf("%s: %s slots moved here; %s blocks (%s) came home, %s were not there, %s failed\n",
+              view.record.id.c_str(), Grouped(slots).c_str(), answers("came").c_str(),
+              PrettyBytes(static_cast<double>(Counter(view, "larder_home_bytes_total"))).c_str(),
+              answers("not-there").c_str(), answers("failed").c_str());
+}
+
 std::string State(const NodeView& view) {
   if (view.record.state == NodeState::kAway)
     return "away";  // its place is taken; whether it answers is no matter
@@ -120,6 +138,7 @@ int ShowStatus(const Globals& globals) {
   }
   std::fputs(table.Text().c_str(), stdout);
   for (const NodeView& view : views) {
+    PrintHomecoming(view);
     if (!view.data_error.empty())
       std::printf("%s, data: %s\n", view.record.id.c_str(), view.data_error.c_str());
     for (const auto& disk : view.stats.ssd().disks()) {

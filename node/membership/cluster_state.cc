@@ -8,11 +8,11 @@ namespace larder::node {
 namespace {
 constexpr std::string_view kMembers = "members/";
 constexpr std::string_view kLive = "live/";
+}  // namespace
 
 bool InForce(const NodeRecord& record) {
   return record.state == NodeState::kActive || record.state == NodeState::kDraining;
 }
-}  // namespace
 
 ClusterState::ClusterState(const std::string& cluster) : prefix_("/larder/" + cluster + "/") {}
 

@@ -56,6 +56,9 @@ class ClusterState {
   int64_t epoch_revision_ = 0;
 };
 
+// It has a place: slots are its own.
+bool InForce(const NodeRecord& record);
+
 // A member's value: a table of one node.
 std::string EncodeMember(const NodeRecord& record);
 Result<NodeRecord> DecodeMember(std::string_view value);

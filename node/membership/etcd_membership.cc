@@ -135,6 +135,7 @@ MembershipStatus EtcdMembership::status() const {
   out.epoch = epoch_published_;
   out.members = static_cast<uint32_t>(state_.members().size());
   out.live = state_.live();
+  out.came_new = came_new_;
   return out;
 }
 
@@ -250,6 +251,12 @@ Status EtcdMembership::Register() {
       }
       if (!WaitFor(200'000, false)) return {Code::kCancelled, "stopping"};
       continue;
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      // In an etcd that was set up anew nobody has one, whatever he had before.
+      const bool placeless = member == nullptr ? seen.epoch_revision() != 0 : !InForce(member->record);
+      if (!joined_) came_new_ = placeless;
     }
     if (seen.epoch_revision() == 0) {
       bool restored = false;

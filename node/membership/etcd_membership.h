@@ -71,6 +71,7 @@ class EtcdMembership final : public Membership {
   NodeRecord self_;         // as it shall be in etcd
   bool state_set_ = false;  // self_.state differs from what was registered last
   bool joined_ = false;     // registered at least once
+  bool came_new_ = false;   // it had no place when it registered first
   bool stopping_ = false;
   bool connected_ = false;
   Status last_;

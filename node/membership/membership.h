@@ -22,6 +22,7 @@ struct MembershipStatus {
   uint64_t epoch = 0;      // of the table in force
   uint32_t members = 0;    // in the table, those that are away included
   uint32_t live = 0;       // of these, with a lease
+  bool came_new = false;   // this node had no place in the table before it joined
 };
 
 class Membership {

@@ -183,20 +183,27 @@ class Cluster(unittest.TestCase):
             path.write_text("[[credentials]]\nname = 'one'\ntoken = '0123456789abcdef'\n"
                             "[[credentials]]\nname = 'two'\ntoken = 'fedcba9876543210'\ntenant = 't'\n")
             flags += ("--credentials", str(path))
-        nodes = [self.node(name, "--node-id", name, *flags) for name in ("a", "b", "c")]
+        nodes = self.nodes_with_one_table("a", "b", "c", flags=flags)
+        self.put_files(nodes[0], credentials, files)
+        return nodes
+
+    def nodes_with_one_table(self, *names, flags=()):
+        nodes = [self.node(name, "--node-id", name, *flags) for name in names]
         for node in nodes:
-            self.sees(node, 3)
+            self.sees(node, len(nodes))
         self.same_table(*nodes)
+        return nodes
+
+    def put_files(self, node, credentials=False, files=12):
         self.files = {}
         for number in range(files):
             how = ("--tenant", "t", "--salt", f"secret {number % 2}")
             if credentials:
                 how += ("--token", ("0123456789abcdef", "fedcba9876543210")[number % 2])
             content = os.urandom(1_500_000)
-            put = nodes[0].ctl("put", "-", "--name", f"file {number}", *how, stdin=content)
+            put = node.ctl("put", "-", "--name", f"file {number}", *how, stdin=content)
             self.assertEqual(put.returncode, 0, put.stderr)
             self.files[f"file {number}"] = (content, how)
-        return nodes
 
     def missing(self, node):
         """Files that the cluster has not got any more. What it has must be right."""
@@ -313,6 +320,92 @@ class Cluster(unittest.TestCase):
         a.process.send_signal(signal.SIGUSR1)  # a stray one: nobody asked for a drain
         self.assertEqual(self.health(a)["status"], "ok")
         self.sees(a, 1)
+
+    def joined(self, *others):
+        """A node c beside others, once all know it."""
+        c = self.node("c", "--node-id", "c")
+        for node in (*others, c):
+            self.sees(node, len(others) + 1)
+        self.same_table(*others, c)
+        return c
+
+    @staticmethod
+    def came(node):
+        return node.metric('larder_home_answers_total{kind="came"}')
+
+    @staticmethod
+    def asked(node):
+        return node.metric("larder_home_questions_total")
+
+    def test_what_was_a_hit_stays_one_when_a_node_joins_and_comes_home(self):
+        a, b = self.nodes_with_one_table("a", "b")
+        self.put_files(a)
+        blocks = a.metric("larder_pieces") + b.metric("larder_pieces")
+        c = self.joined(a, b)
+        self.assertGreater(c.metric("larder_moved_slots"), 65536 / 4)
+        self.assertEqual(self.missing(b), [])
+        came = self.came(c)
+        self.assertGreater(came, 0)
+        self.assertLess(came, blocks)
+        self.assertEqual(came, c.metric("larder_pieces"))
+        self.assertEqual(came, a.metric("larder_given_blocks_total") + b.metric("larder_given_blocks_total"))
+        self.assertEqual(c.metric('larder_home_answers_total{kind="corrupt"}'), 0)
+        asked = self.asked(c)
+        self.assertEqual(self.missing(a), [])  # from where they belong now
+        self.assertEqual((self.came(c), self.asked(c)), (came, asked))
+        self.assertEqual(self.asked(a) + self.asked(b), 0)
+        status = c.ctl("status").stdout.decode()
+        self.assertIn(f"slots moved here; {int(came)} blocks", status)
+
+    def test_a_previous_home_that_is_killed_costs_its_blocks_and_no_more(self):
+        a, b = self.nodes_with_one_table("a", "b")
+        self.put_files(a)
+        c = self.joined(a, b)
+        half = dict(list(self.files.items())[:6])
+        files, self.files = self.files, half
+        self.assertEqual(self.missing(b), [])
+        came = self.came(c)
+        a.process.kill()
+        a.process.wait()
+        self.files = files
+        lost = self.missing(b)  # each get ends, and what it brings is right
+        self.assertGreater(len(lost), 0)
+        self.assertGreaterEqual(self.came(c), came)
+        self.assertEqual(self.health(c)["status"], "ok")
+
+    def test_a_node_that_came_back_empty_is_known_to_be_empty(self):
+        a, b = self.nodes_with_one_table("a", "b")
+        self.put_files(a)
+        for node in (a, b):
+            node.process.kill()
+            node.process.wait()
+            node.start()
+        self.sees(a, 2)
+        self.sees(b, 2)
+        self.same_table(a, b)
+        self.assertEqual(len(self.missing(a)), len(self.files))
+        self.assertEqual(self.asked(a) + self.asked(b), 0)  # they kept their places: nothing has moved
+        c = self.joined(a, b)
+        self.assertEqual(len(self.missing(a)), len(self.files))
+        asked = self.asked(c)
+        for _ in range(5):
+            self.assertEqual(len(self.missing(b)), len(self.files))
+        self.assertEqual(self.asked(c), asked)
+
+    def test_a_drained_node_that_returns_gets_its_blocks_back(self):
+        a, b, c = self.three_with_files()
+        blocks = c.metric("larder_pieces")
+        self.assertEqual(a.ctl("drain", "c").returncode, 0)
+        self.assertEqual(c.process.wait(PATIENCE_S), 0)
+        for node in (a, b):
+            self.sees(node, 2)
+        c.start()
+        for node in (a, b, c):
+            self.sees(node, 3)
+        self.same_table(a, b, c)
+        self.assertEqual(self.missing(a), [])
+        self.assertEqual(c.metric("larder_pieces"), blocks)
+        self.assertEqual(self.came(c), blocks)
 
     def test_a_node_that_stays_away_loses_its_place(self):
         a, b, c = (self.node(name, "--away-grace", "2s") for name in ("a", "b", "c"))

@@ -6,6 +6,7 @@ add_executable(node_core_test
   ${CMAKE_CURRENT_LIST_DIR}/retention_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/index_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/miss_memory_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/moved_slots_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_quarantine_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_quota_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_admin_test.cc
@@ -13,6 +14,7 @@ add_executable(node_core_test
   ${CMAKE_CURRENT_LIST_DIR}/owner_fixture.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_get_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_hand_over_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_homecoming_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_match_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_put_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_random_test.cc

@@ -188,6 +188,27 @@ TEST(MessageLimits, Reserve) {
   EXPECT_REFUSED(body, "1024 blocks");
 }
 
+TEST(MessageLimits, Move) {
+  Move move = Sample<Move>();
+  move.blocks.assign(kBlocksMax, move.blocks[0]);
+  EXPECT_TRUE(Sent(move).ok());
+  move.blocks.push_back(move.blocks[0]);
+  EXPECT_REFUSED(move, "1024 blocks");
+
+  MoveReply reply = Sample<MoveReply>();
+  reply.blocks.assign(kBlocksMax + 1, reply.blocks[1]);
+  EXPECT_REFUSED(reply, "1024 blocks");
+  reply = Sample<MoveReply>();
+  reply.blocks[0].pieces.resize(kPiecesPerKeyMax + 1);
+  EXPECT_REFUSED(reply, "1024 pieces");
+  reply = Sample<MoveReply>();
+  reply.blocks[0].pieces[0].header.resize(kBlockHeaderBytesMax + 1);
+  EXPECT_REFUSED(reply, "256 KiB");
+  reply = Sample<MoveReply>();
+  reply.blocks[0].pieces.clear();
+  EXPECT_REFUSED(reply, "hit without piece");
+}
+
 TEST(MessageLimits, WaitTouchRemove) {
   Wait wait = Sample<Wait>();
   wait.leading = wait.hash_count;

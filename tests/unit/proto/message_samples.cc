@@ -28,6 +28,8 @@ template <> Envelope EnvelopeOf<Match>() { return Request(Verb::kMatch); }
 template <> Envelope EnvelopeOf<MatchReply>() { return Reply(Verb::kMatch); }
 template <> Envelope EnvelopeOf<Get>() { return Request(Verb::kGet); }
 template <> Envelope EnvelopeOf<GetReply>() { return Reply(Verb::kGet); }
+template <> Envelope EnvelopeOf<Move>() { return Request(Verb::kMove); }
+template <> Envelope EnvelopeOf<MoveReply>() { return Reply(Verb::kMove); }
 template <> Envelope EnvelopeOf<Reserve>() { return Request(Verb::kReserve); }
 template <> Envelope EnvelopeOf<ReserveReply>() { return Reply(Verb::kReserve); }
 template <> Envelope EnvelopeOf<Data>() { return Request(Verb::kData); }
@@ -64,6 +66,13 @@ template <> GetReply Sample<GetReply>() {
   hit.sources.push_back({{0, 1, 0, 2}, DigestFrom(8), 1'700'000'000'000, {{4096, 11}, {4096, 12}}});
   hit.sources.push_back({{1, 2, 0, 2}, DigestFrom(9), 1'700'000'000'001, {{4096, 13}, {100, 14}}});
   return {{hit, {Presence::kEvicted, {}}}};
+}
+template <> Move Sample<Move>() {
+  return {3, 16 << 20, {{HashFrom(1), 0, {0, 80, 2, 4}}, {HashFrom(2), 7, {3, 4, 0, 1}}}};
+}
+template <> MoveReply Sample<MoveReply>() {
+  MoveReply::Block hit{Presence::kSsd, {{{std::byte{1}, std::byte{2}, std::byte{3}}, 7}, {{std::byte{4}}, 0}}};
+  return {{hit, {Presence::kEvicted, {}}}, true};
 }
 template <> Reserve Sample<Reserve>() {
   Reserve::Block plain{{HashFrom(1), 0, {0, 2, 0, 3}}, 0, {{6, 4096}}, {}, {}, 5};

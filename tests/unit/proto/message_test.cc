@@ -182,7 +182,7 @@ TEST(Envelope, WithoutABody) {
 }
 
 TEST(Envelope, UnknownVerbIsUnsupportedAndNamesItsRequest) {
-  for (uint8_t verb : std::initializer_list<uint8_t>{0, 18, 127}) {
+  for (uint8_t verb : std::initializer_list<uint8_t>{0, 19, 127}) {
     Bytes message = Encode({Verb::kGet, false, Priority::kBatch, Code::kOk, 9, 77});
     message[0] = std::byte{verb};
     Envelope envelope;
