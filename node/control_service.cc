@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "node/cluster_match.h"
 #include "node/config.h"
 #include "node/metrics.h"
 #include "proto/control.grpc.pb.h"
@@ -22,9 +23,9 @@ namespace api = larder::control::v1;
 
 constexpr int kThreadsMax = 32;  // calls at a time; each is short
 constexpr size_t kQuotaBytes = 64 << 20;
-constexpr int kRequestBytesMax = 64 * 1024;
-constexpr int kHandshakeMs = 5'000;  // for a stranger to begin HTTP/2
-constexpr int kIdleMs = 300'000;     // without a call; clients connect again by themselves
+constexpr int kRequestBytesMax = 640 * 1024;  // a match of 16,384 hashes
+constexpr int kHandshakeMs = 5'000;           // for a stranger to begin HTTP/2
+constexpr int kIdleMs = 300'000;              // without a call; clients connect again by themselves
 
 grpc::Status FromStatus(const Status& status) {
   switch (status.code()) {
@@ -286,6 +287,25 @@ class Service final : public api::Control::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status Match(grpc::ServerContext* context, const api::MatchRequest* in,
+                     api::MatchResponse* out) override {
+    Node* node = node_.load();
+    if (node == nullptr) return Starting();
+    const Access access = AccessOf(*context);
+    if (!access.allowed) return Denied();
+    const Result<RouterMatch> match = RouterMatch::Of(*in);
+    if (!match.ok()) return FromStatus(match.status());
+    if (!access.tenant.empty()) {
+      // One that is not here may be elsewhere; each home looks for itself.
+      const Result<NamespaceInfo> info = Find(node, match->name_space);
+      if (info.ok() && !access.MaySee(info->tenant)) return FromStatus(NotThere());
+    }
+    if (in->local()) return FromStatus(ClusterMatch::AnswerLocally(node, match.value(), out));
+    const auto end = std::chrono::system_clock::now() + std::chrono::microseconds(match->timeout_us);
+    return FromStatus(
+        cluster_match_.Answer(node, match.value(), access.token, std::min(end, context->deadline()), out));
+  }
+
   grpc::Status GetQuarantine(grpc::ServerContext* context, const api::GetQuarantineRequest*,
                              api::QuarantineState* out) override {
     return Operate(*context, out, [](Node&) { return Status::Ok(); });
@@ -365,6 +385,7 @@ class Service final : public api::Control::Service {
   struct Access {
     bool allowed = true;
     std::string tenant;  // the only one; empty: all
+    std::string token;   // it came with
     bool MaySee(const std::string& name) const { return tenant.empty() || tenant == name; }
   };
 
@@ -376,10 +397,10 @@ class Service final : public api::Control::Service {
       const std::string_view text(given->second.data(), given->second.size());
       for (const Credential& each : credentials_) {
         if (text.starts_with(kScheme) && SameSecret(text.substr(kScheme.size()), each.token))
-          return {true, each.tenant};
+          return {true, each.tenant, each.token};
       }
     }
-    return {false, ""};
+    return {false, "", ""};
   }
 
   static Status NotThere() { return {Code::kNotFound, "no such namespace"}; }
@@ -397,6 +418,7 @@ class Service final : public api::Control::Service {
   }
   static grpc::Status Starting() { return {grpc::StatusCode::UNAVAILABLE, "the node is starting"}; }
   const std::vector<Credential> credentials_;
+  ClusterMatch cluster_match_;
   std::function<void()> drain_;  // set before node_, never after
   uint64_t drain_budget_us_ = 0;
   std::atomic<bool> end_told_{false};  // of a hand-over

@@ -14,6 +14,7 @@ target_link_libraries(larder_http_request PRIVATE larder_warnings larder_no_exce
 
 add_library(larder_daemon STATIC
   ${CMAKE_CURRENT_LIST_DIR}/cluster_link.cc
+  ${CMAKE_CURRENT_LIST_DIR}/cluster_match.cc
   ${CMAKE_CURRENT_LIST_DIR}/config.cc
   ${CMAKE_CURRENT_LIST_DIR}/config_check.cc
   ${CMAKE_CURRENT_LIST_DIR}/config_file.cc

@@ -20,6 +20,7 @@ namespace larder::node {
 namespace {
 
 constexpr auto kDrainPoll = std::chrono::milliseconds(2);
+constexpr size_t kHashesOfStep = 1024;  // that one call on the owner's thread looks at
 constexpr auto kDurablePoll = std::chrono::microseconds(200);
 constexpr auto kDurablePollMax = std::chrono::microseconds(10'000);
 constexpr auto kDurableMax = std::chrono::seconds(60);
@@ -317,6 +318,21 @@ Result<std::vector<BlockStory>> Node::Explain(const Namespace& name_space,
                                               const std::vector<BlockAsked>& blocks) {
   Result<std::vector<BlockStory>> out = kStopped;
   impl_->owner->Call([&](Owner& owner) { out = owner.Explain(name_space, blocks); });
+  return out;
+}
+
+Result<std::vector<uint8_t>> Node::Presences(const Namespace& name_space, std::span<const ChainHash> hashes,
+                                             std::span<const uint16_t> groups) {
+  std::vector<uint8_t> out;
+  while (!hashes.empty()) {
+    const auto some = hashes.first(std::min<size_t>(hashes.size(), kHashesOfStep));
+    const bool ran = impl_->owner->Call([&](Owner& owner) {
+      const std::vector<uint8_t> presence = owner.Presences(name_space, some, groups);
+      out.insert(out.end(), presence.begin(), presence.end());
+    });
+    if (!ran) return kStopped;
+    hashes = hashes.subspan(some.size());
+  }
   return out;
 }
 

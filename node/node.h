@@ -112,6 +112,9 @@ class Node {
   // got some have heard it; kTimedOut when that takes a minute, or `gone` says that nobody waits any more.
   Result<uint64_t> Clear(const Namespace& name_space, const std::function<bool()>& gone = nullptr);
   Result<std::vector<BlockStory>> Explain(const Namespace& name_space, const std::vector<BlockAsked>& blocks);
+  // The presence of whole blocks, one a hash and group, some thousand at a time.
+  Result<std::vector<uint8_t>> Presences(const Namespace& name_space, std::span<const ChainHash> hashes,
+                                         std::span<const uint16_t> groups);
   // In force at once when they return, and, with a quarantine_path, after a restart. kUnavailable: in force,
   // but the file could not be written.
   Status AddQuarantine(const Digest& writer, uint64_t since_ms, bool transitive);

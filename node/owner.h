@@ -319,6 +319,10 @@ class Owner {
   bool IsDurable(uint64_t durable) const;
   // Where blocks are, or why not; kNotFound for a namespace that nobody opened here. Touches nothing.
   Result<std::vector<BlockStory>> Explain(const Namespace& name_space, const std::vector<BlockAsked>& blocks);
+  // The presence of whole blocks, one a hash and group; a namespace that nobody opened has none. Counts and
+  // touches nothing.
+  std::vector<uint8_t> Presences(const Namespace& name_space, std::span<const ChainHash> hashes,
+                                 std::span<const uint16_t> groups);
   std::vector<ssd::DiskInfo> Disks() const;
   // In force at once. What is in memory leaves now, what is on SSD when it is read.
   void SetQuarantine(Quarantine rules);

@@ -1,4 +1,6 @@
 // Explain: what the node knows of a block, for people. Looks and touches nothing; what is over goes.
+#include <algorithm>
+
 #include "node/owner_state.h"
 
 namespace larder::node {
@@ -46,6 +48,38 @@ BlockStory Owner::State::Explain(uint32_t number, const ChainHash& hash, uint16_
   if (first == kNone && in_memory < story.pieces.size()) story.presence = Presence::kUncovered;
   story.left_s = misses.Recall(FingerprintOf(number, hash, group)).left_s;
   return story;
+}
+
+std::vector<uint8_t> Owner::Presences(const Namespace& name_space, std::span<const ChainHash> hashes,
+                                      std::span<const uint16_t> groups) {
+  State& state = *state_;
+  std::vector<uint8_t> presence(hashes.size() * groups.size(), static_cast<uint8_t>(Presence::kNeverStored));
+  if (state.rules.bypass) {
+    std::fill(presence.begin(), presence.end(), static_cast<uint8_t>(Presence::kBypassed));
+    return presence;
+  }
+  const auto found = state.number_of.find(name_space);
+  if (found == state.number_of.end()) return presence;
+  const uint32_t number = found->second;
+  const Grid& grid = state.name_spaces[number].grid;
+  const Rectangle whole{0, grid.layers, 0, grid.head_groups};
+  state.work_left = kWorkPerEvent;
+  std::vector<Patch> sources;
+  size_t at = 0;
+  for (const ChainHash& hash : hashes) {
+    for (const uint16_t group : groups) {
+      const uint32_t first = state.index.Find(state.SpaceOf(number), hash, group);
+      Presence here = Presence::kRam;
+      if (!state.CoverBoth(number, hash, group, first, whole, &sources)) {
+        here = state.WhyMissing(number, hash, group, first);
+      } else if (std::any_of(sources.begin(), sources.end(),
+                             [](const Patch& source) { return (source.entry & kSsdBit) != 0; })) {
+        here = Presence::kSsd;
+      }
+      presence[at++] = static_cast<uint8_t>(here);
+    }
+  }
+  return presence;
 }
 
 Result<std::vector<BlockStory>> Owner::Explain(const Namespace& name_space,

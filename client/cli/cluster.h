@@ -45,6 +45,8 @@ Status AskClear(const std::string& address, const Globals& globals, const std::s
 Status AskDrain(const std::string& address, const Globals& globals, control::v1::DrainResponse* out);
 Status AskExplain(const std::string& address, const Globals& globals,
                   const control::v1::ExplainRequest& request, control::v1::ExplainResponse* out);
+Status AskMatch(const std::string& address, const Globals& globals, const control::v1::MatchRequest& request,
+                control::v1::MatchResponse* out);
 Status AskQuarantine(const std::string& address, const Globals& globals, control::v1::QuarantineState* out);
 Status AskAddQuarantine(const std::string& address, const Globals& globals,
                         const control::v1::AddQuarantineRequest& request, control::v1::QuarantineState* out);

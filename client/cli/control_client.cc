@@ -105,6 +105,12 @@ Status AskExplain(const std::string& address, const Globals& globals, const api:
                            globals.token);
 }
 
+Status AskMatch(const std::string& address, const Globals& globals, const api::MatchRequest& request,
+                api::MatchResponse* out) {
+  return Ask<api::Control>(address, globals.timeout_us, &api::Control::Stub::Match, request, out,
+                           globals.token);
+}
+
 Status AskQuarantine(const std::string& address, const Globals& globals, api::QuarantineState* out) {
   return Ask<api::Control>(address, globals.timeout_us, &api::Control::Stub::GetQuarantine,
                            api::GetQuarantineRequest(), out, globals.token);

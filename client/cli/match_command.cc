@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/cli/blocks.h"
+#include "client/cli/router_match.h"
 #include "client/cli/text_table.h"
 
 namespace larder::cli {
@@ -22,6 +23,7 @@ struct Arguments {
   std::string file;
   std::vector<uint32_t> groups = {0};
   std::vector<uint32_t> windows;
+  std::string node;
 };
 
 Status ReadHashes(std::istream& in, std::vector<std::string>* out) {
@@ -44,6 +46,10 @@ Status ParseArguments(Arguments* arguments, std::vector<ChainHash>* chain, std::
 }
 
 int Match(const Globals& globals, Arguments arguments) {
+  if (!arguments.node.empty()) {
+    return MatchAtNode(globals, {arguments.name_space, std::move(arguments.hashes), arguments.file,
+                                 arguments.groups, arguments.node});
+  }
   std::vector<ChainHash> chain;
   std::vector<GroupSpec> groups;
   if (Status status = ParseArguments(&arguments, &chain, &groups); !status.ok())
@@ -123,10 +129,13 @@ void AddMatch(CLI::App* app, Run* run) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->check(CLI::Range(0, 65535));
-  command
-      ->add_option("--window", arguments->windows, "blocks of that group's sliding window; 0: full attention")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  CLI::Option* windows = command
+                             ->add_option("--window", arguments->windows,
+                                          "blocks of that group's sliding window; 0: full attention")
+                             ->expected(1)
+                             ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--node", arguments->node, "ask this node for the whole cluster, as routers do")
+      ->excludes(windows);
   command->callback([run, arguments] {
     *run = [arguments](const Globals& globals) { return Match(globals, *arguments); };
   });

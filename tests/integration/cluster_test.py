@@ -407,6 +407,35 @@ class Cluster(unittest.TestCase):
         self.assertEqual(c.metric("larder_pieces"), blocks)
         self.assertEqual(self.came(c), blocks)
 
+    def test_any_node_answers_a_router_for_the_cluster(self):
+        nodes = self.three_with_files(files=1)
+        hashes = [os.urandom(32).hex() for _ in range(60)]
+        how = ("--field", "kind=opaque", "--field", "model=m", "--tenant", "t")
+        for number, block in enumerate(hashes[:50]):
+            put = nodes[0].ctl("put", "-", "--hash", block, *how, stdin=os.urandom(100 + number))
+            self.assertEqual(put.returncode, 0, put.stderr)
+        chain = self.folder / "chain"
+        chain.write_text(" ".join(hashes))
+
+        def ask(node):
+            answer = nodes[0].ctl("match", "--hashes", str(chain), *how, "--node", node.report["node_id"], "--json")
+            self.assertIn(answer.returncode, (0, 1), answer.stderr)
+            return json.loads(answer.stdout)
+        answers = [ask(node) for node in nodes]
+        for answer in answers:
+            self.assertEqual(answer["leading"], 50)
+            self.assertEqual([block["presence"] for block in answer["blocks"]], ["ram"] * 50 + ["never-stored"] * 10)
+            self.assertEqual({node["id"] for node in answer["nodes"]}, {"a", "b", "c"})
+            self.assertEqual(answer["blocks"], answers[0]["blocks"])
+        nodes[2].process.kill()
+        nodes[2].process.wait()
+        answer = ask(nodes[1])
+        for before, block in zip(answers[0]["blocks"], answer["blocks"]):
+            self.assertEqual(block["presence"], "unreachable" if block["home"] == "c" else before["presence"])
+        errors = {node["id"]: node.get("error") for node in answer["nodes"]}
+        self.assertTrue(errors["c"], errors)
+        self.assertIsNone(errors["a"], errors)
+
     def test_a_node_that_stays_away_loses_its_place(self):
         a, b, c = (self.node(name, "--away-grace", "2s") for name in ("a", "b", "c"))
         for node in (a, b, c):
