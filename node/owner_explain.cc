@@ -68,7 +68,7 @@ std::vector<uint8_t> Owner::Presences(const Namespace& name_space, std::span<con
   size_t at = 0;
   for (const ChainHash& hash : hashes) {
     for (const uint16_t group : groups) {
-      const uint32_t first = state.index.Find(state.SpaceOf(number), hash, group);
+      const uint32_t first = state.Find(number, hash, group);
       Presence here = Presence::kRam;
       if (!state.CoverBoth(number, hash, group, first, whole, &sources)) {
         here = state.WhyMissing(number, hash, group, first);
