@@ -215,6 +215,8 @@ void Core::OnReply(Link* link, Call* call, const Envelope& envelope, ByteView re
     return OnReserveReply(link, call, record);
   }
   std::unique_ptr<Call> owned = Take(call);
+  link->worked_us = now_us_;
+  if (link->peer != nullptr) link->peer->late = false;
   if (call->verb == Verb::kHello) return OnHello(link, envelope, record);
   if (call->verb == Verb::kOpen) return OnOpenReply(link, *call, envelope, record);
   if (call->operation == nullptr) return;

@@ -55,6 +55,9 @@ void Core::Start(Operation* operation) {
       auto* get = static_cast<GetOperation*>(operation);
       stats_.gets += get->targets.size();
       get->open_items = get->targets.size();
+      get->begin_us = now_us_;
+      // A little early: a payload that stands still then and a moment later is late.
+      ArmLate(get, now_us_ + (get->deadline_us - now_us_) / 16 * 3);
       std::vector<uint32_t> items(get->targets.size());
       for (size_t i = 0; i < items.size(); ++i) items[i] = static_cast<uint32_t>(i);
       RouteTargets(get, std::move(items));
@@ -268,6 +271,7 @@ void Core::Finish(Operation* operation) {
       break;
     case Kind::kGet:
       completion.kind = CompletionKind::kGet;
+      timers_.erase({static_cast<GetOperation*>(operation)->late_us, TimerKind::kLate, operation->id});
       completion.blocks = std::move(static_cast<GetOperation*>(operation)->results);
       break;
     case Kind::kPut:
@@ -351,6 +355,9 @@ void Core::OnTimer(uint64_t now_us) {
         break;
       case TimerKind::kSilence:
         if (link != nullptr) OnSilence(link);
+        break;
+      case TimerKind::kLate:
+        if (operation != nullptr) OnLate(static_cast<GetOperation*>(operation));
         break;
       case TimerKind::kSeeds:
         if (operation != nullptr) ConnectSeeds();

@@ -77,7 +77,7 @@ class Core {
   std::string CheckInvariants() const;
 
  private:
-  enum class TimerKind : uint8_t { kDeadline, kGrace, kGreeting, kSilence, kSeeds };
+  enum class TimerKind : uint8_t { kDeadline, kGrace, kGreeting, kSilence, kSeeds, kLate };
   struct Timer {
     uint64_t at_us = 0;
     TimerKind kind = TimerKind::kDeadline;
@@ -178,6 +178,15 @@ class Core {
                 std::vector<uint32_t>* again);
   void SettleTarget(GetOperation* operation, uint32_t item, Outcome outcome, Presence reason);
   void ReportCorrupt(Peer* peer, uint32_t name_space, const BlockRef& block);
+
+  // late.cc
+  bool NeedNotWait(const GetTarget& target);
+  void ArmLate(GetOperation* get, uint64_t at_us);
+  void OnLate(GetOperation* get);
+  void TakeLateLanding(GetOperation* get, Call* call, uint64_t patience_us, uint64_t* next_us);
+  void TakeLateShares(GetOperation* get, Peer* peer, Lane* lane, uint64_t patience_us, uint64_t* next_us,
+                      std::vector<uint32_t>* again);
+  void MoveOn(GetOperation* get, const std::vector<uint32_t>& items, std::vector<uint32_t>* again);
 
   // put.cc
   void RouteSources(PutOperation* operation);

@@ -31,8 +31,8 @@ void Core::RouteTargets(GetOperation* get, std::vector<uint32_t> items) {
       continue;
     }
     Peer* peer = Candidate(target.ref.hash, target.copy, false);
-    while (peer != nullptr && !Usable(peer)) {
-      if (!target.answered) get->results[item].reason = peer->down_reason;
+    while (peer != nullptr && (!Usable(peer) || (peer->late && NeedNotWait(target)))) {
+      if (!target.answered) get->results[item].reason = peer->late ? Presence::kTimedOut : peer->down_reason;
       target.repeats = 0;
       peer = Candidate(target.ref.hash, ++target.copy, false);
     }

@@ -296,6 +296,7 @@ void Core::OnClosed(LinkId id, const transport::Error& why, uint64_t now_us) {
     if (!greeted && !closing_)
       LostWithoutGreeting(*link, why.failure == transport::Failure::kPeerClosed, text);
     if (greeted && !peer->down) peer->last_error = text;
+    peer->late = false;
     MarkDirty(peer);
   }
   auto calls = std::move(link->calls);
@@ -339,8 +340,10 @@ void Core::ArmSilence(Link* link) {
 void Core::OnSilence(Link* link) {
   link->check_armed = false;
   if (link->state == Link::State::kClosing) return;
-  const bool due = std::any_of(link->calls.begin(), link->calls.end(), [](const auto& entry) {
-    return entry.second->operation != nullptr || entry.second->verb == Verb::kOpen ||
+  const bool due = std::any_of(link->calls.begin(), link->calls.end(), [&](const auto& entry) {
+    // A node that was late is asked no more while another copy is: what it owes is then due all the same.
+    const bool owed = entry.second->forgotten && link->peer != nullptr && link->peer->late;
+    return owed || entry.second->operation != nullptr || entry.second->verb == Verb::kOpen ||
            entry.second->verb == Verb::kHello;
   });
   if (!due) return;

@@ -79,6 +79,8 @@ struct GetOperation : Operation {
   std::vector<GetTarget> targets;
   std::vector<transport::Extent> extents;
   std::vector<BlockResult> results;
+  uint64_t begin_us = 0;
+  uint64_t late_us = 0;  // when it looks for other copies; 0: never
 };
 
 struct PutSource {

@@ -146,6 +146,7 @@ void Core::MarkDown(Peer* peer, const std::string& why, Presence reason) {
   peer->last_error = why;
   if (!peer->down) ++stats_.peers_down;
   peer->down = true;
+  peer->late = false;
   peer->down_reason = reason;
   for (Lane& lane : peer->lanes) {
     const std::vector<Link*> links = lane.links;

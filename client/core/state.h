@@ -35,7 +35,9 @@ struct Call {
   KeySubset keys;               // match, wait, remove
   uint64_t landing_id = 0;      // get: while its payload lands
   std::shared_ptr<Landing> landing;
-  std::vector<uint64_t> tokens;  // put: of its Data messages
+  uint64_t steps_seen = UINT64_MAX;  // of the landing, when it was looked at last
+  bool given_up = false;             // the landing: it stood still
+  std::vector<uint64_t> tokens;      // put: of its Data messages
   std::shared_ptr<std::atomic<bool>> stop;
   std::string refused;    // get: why its payload was not let in
   bool nonsense = false;  // get: no honest node says that
@@ -87,7 +89,7 @@ struct Link {
   // Signs of life: looked at while answers are due, never when idle.
   uint64_t received = 0;
   uint64_t progress_seen = 0;
-  uint64_t progress_us = 0;
+  uint64_t worked_us = 0;  // when it answered a request last
   bool check_armed = false;
   bool ping_sent = false;
 };
@@ -107,6 +109,7 @@ struct Peer {
   bool avoid_shm = false;   // could not be reached that way since it was introduced last
   bool avoid_ucx = false;
   bool down = false;  // left alone until retry_us, then probed
+  bool late = false;  // left a get without a sign of work: other copies are asked first, until it answers
   Presence down_reason = Presence::kUnreachable;
   bool was_up = false;
   bool dirty = false;   // to be pumped before the core returns

@@ -1,4 +1,6 @@
 // Splitting over homes and merging their answers: five fake nodes, copies, tables that change.
+#include <atomic>
+
 #include "tests/unit/client/client_fixture.h"
 
 namespace larder::testing {
@@ -128,6 +130,53 @@ TEST_F(Spread, OfTwoCopiesTheBetterOutcomeIsHeard) {
   const PutResult again = client_->Put(ns_, {&item, 1})[0];
   EXPECT_EQ(again.state, PutState::kExists);
   EXPECT_TRUE(again.there());
+}
+
+// A stopped process was waited for until it was given up, a second at least, however near the deadline was
+// and however many copies there were.
+TEST_F(Spread, AGetAsksTheNextCopyLongBeforeItsDeadline) {
+  StartNodes(2);
+  OpenClient({.replicas = 2});
+  const auto chain = Chain(20);
+  StoreEverywhere(chain, 8192);
+  std::atomic<bool> stopped{true};
+  nodes_[0]->manners = [&](const Envelope& envelope) {
+    return stopped && envelope.verb == Verb::kGet ? Manners::kSwallow : Manners::kAnswer;
+  };
+  const auto get = [&] {
+    Blocks blocks(chain, 8192);
+    for (const BlockResult& result : client_->Get(ns_, blocks.items, {.deadline_us = 4'000'000}))
+      EXPECT_EQ(result.outcome, Outcome::kHit);
+    for (size_t i = 0; i < chain.size(); ++i) EXPECT_EQ(blocks.landed[i], Payload(chain[i], 8192));
+  };
+  get();
+  const size_t asked = nodes_[0]->seen(Verb::kGet);
+  EXPECT_GT(asked, 0u);
+  get();
+  EXPECT_EQ(nodes_[0]->seen(Verb::kGet), asked);  // it has not answered yet
+  stopped = false;
+  nodes_[0]->SendSwallowed();
+  EXPECT_TRUE(Eventually([&] {
+    get();
+    return nodes_[0]->seen(Verb::kGet) > asked;
+  }));
+  EXPECT_EQ(client_->stats().timed_out, 0u);
+}
+
+// With one copy only there is nobody else to ask: it is worth waiting for.
+TEST_F(Spread, AGetWithoutAnotherCopyWaitsForItsNode) {
+  StartNodes(2);
+  OpenClient();
+  const auto chain = Chain(20);
+  StoreEverywhere(chain, 8192);
+  nodes_[0]->manners = [&](const Envelope& envelope) {
+    return envelope.verb == Verb::kGet ? Manners::kSwallow : Manners::kAnswer;
+  };
+  Blocks blocks(chain, 8192);
+  const auto results = client_->Get(ns_, blocks.items, {.deadline_us = 200'000});
+  for (size_t i = 0; i < chain.size(); ++i) {
+    EXPECT_EQ(results[i].outcome, Order(chain[i])[0] == 0 ? Outcome::kTimedOut : Outcome::kHit);
+  }
 }
 
 TEST_F(Spread, RemoveAndClearReachEveryNodeAndNameTheDead) {
