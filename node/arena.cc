@@ -125,6 +125,7 @@ bool Arena::MakeSlab(uint32_t class_number) {
   Class& c = classes_[class_number];
   s.class_position = static_cast<uint32_t>(c.slabs.size());
   c.slabs.push_back(number);
+  c.slots += slots;
   ++c.empty_slabs;
   ++empty_slabs_;
   LinkFree(number);
@@ -188,6 +189,7 @@ void Arena::Retire(uint32_t slab) {
   std::byte* base = s.base;
   const uint64_t bytes = s.bytes;
   slots_ -= s.owners.size();
+  c.slots -= s.owners.size();
   slot_bytes_ -= s.owners.size() * c.shape.slot_bytes;
   s = Slab{};
   unused_slab_numbers_.push_back(slab);
@@ -224,7 +226,7 @@ std::string Arena::CheckInvariants() const {
   uint64_t slab_bytes = retiring_bytes_, used_bytes = 0, slots = 0, all_empty = 0;
   for (const Class& c : classes_) {
     if (!c.live && !c.slabs.empty()) return "a dead class has slabs";
-    uint64_t used = 0, empty = 0, with_free = 0, listed = 0;
+    uint64_t used = 0, empty = 0, with_free = 0, listed = 0, class_slots = 0;
     for (const uint32_t number : c.slabs) {
       const Slab& s = slabs_[number];
       uint32_t slab_used = 0, free_listed = 0;
@@ -240,9 +242,10 @@ std::string Arena::CheckInvariants() const {
       with_free += free_listed > 0 ? 1 : 0;
       slab_bytes += s.bytes;
       slots += s.owners.size();
+      class_slots += s.owners.size();
     }
     for (uint32_t i = c.free_slabs_head; i != kNone; i = slabs_[i].free_next) ++listed;
-    if (used != c.used_slots || empty != c.empty_slabs || with_free != listed) {
+    if (class_slots != c.slots || used != c.used_slots || empty != c.empty_slabs || with_free != listed) {
       return "a class's counts and its slabs disagree";
     }
     used_bytes += used * c.shape.slot_bytes;

@@ -57,6 +57,7 @@ class Arena {
     std::vector<uint32_t> slabs;
     uint32_t free_slabs_head = kNone;
     uint32_t empty_slabs = 0;
+    uint64_t slots = 0;
     uint64_t used_slots = 0;
   };
 

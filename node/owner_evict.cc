@@ -32,6 +32,9 @@ PutState Owner::State::TakeSlot(const SlotShape& shape, SlotPlace* place) {
   while (policies.size() <= class_number) policies.push_back(family->Make());
   bool taken = arena.Take(class_number, place);
   while (!taken && eviction_budget > 0 && MakeRoom(class_number)) taken = arena.Take(class_number, place);
+  if (taken && ssd != nullptr && (took_slots.empty() || took_slots.back() != class_number)) {
+    took_slots.push_back(class_number);
+  }
   if (taken) return PutState::kTicket;
   arena.DropIfUnused(class_number);
   return eviction_budget == 0 || arena.retiring_bytes() > 0 ? PutState::kBusy : PutState::kFull;

@@ -1,7 +1,8 @@
-// Memory -> SSD. When little is free the coldest pieces go down in batches, in the background, so that a put
-// finds a free slot. A piece on its way is in no policy and hard-pinned; gets find it as before. A touch
-// meanwhile keeps it in memory. What is on SSD already leaves at once.
+// Memory -> SSD. When little is free, in all or to a class, the coldest pieces go down in batches, in the
+// background, so that a put finds a free slot. A piece on its way is in no policy and hard-pinned; gets find
+// it as before. A touch meanwhile keeps it in memory. What is on SSD already leaves at once.
 #include <algorithm>
+#include <utility>
 
 #include "node/owner_state.h"
 
@@ -15,6 +16,7 @@ constexpr uint32_t kPiecesPerBatch = 4096;
 void Owner::State::Spill() {
   if (ssd == nullptr) return;
   WritePending();
+  for (const uint32_t class_number : std::exchange(took_slots, {})) SpillClass(class_number);
   const uint64_t hundredth = options.memory_bytes / 100;
   const auto free_soon = [&] { return arena.free_bytes() + arena.retiring_bytes() + spilling_bytes; };
   // A node that is about to stop saves what it can.
@@ -27,6 +29,26 @@ void Owner::State::Spill() {
     const uint64_t batch = std::max(options.memory_bytes / kBatchesInMemory, missing);
     if (room == 0 || !SpillBatch(std::min(room, batch))) return;
   }
+}
+
+// Free slots of other classes are no use to a class that is full and can't grow: its next put would evict its
+// own coldest piece, from the node too, while the memory as a whole has room. So a class keeps a few slots of
+// its own free as the node keeps its share.
+void Owner::State::SpillClass(uint32_t class_number) {
+  const Arena::Class& c = arena.classes()[class_number];
+  if (!c.live || arena.SpareBytes() >= arena.SmallestSlabBytes(c.shape)) return;
+  if (spilling_slots.size() < policies.size()) spilling_slots.resize(policies.size());
+  const auto share = [&](uint32_t percent) { return std::max<uint64_t>(c.slots * percent / 100, 1); };
+  const auto free_soon = [&] { return c.slots - c.used_slots + spilling_slots[class_number]; };
+  if (free_soon() >= share(options.spill_below_percent)) return;
+  uint64_t room = ssd->WritableBytes(now_us);
+  while (free_soon() < share(options.spill_until_percent) && room >= c.shape.slot_bytes) {
+    const uint32_t victim = policies[class_number]->Victim(
+        [&](uint32_t entry) { return !index[entry].pinned(); }, kLooksPerVictim);
+    if (victim == kNone) break;
+    if (SpillPiece(victim)) room -= c.shape.slot_bytes;
+  }
+  WritePending();
 }
 
 bool Owner::State::Saving() const {
@@ -116,6 +138,9 @@ bool Owner::State::SpillPiece(uint32_t victim) {
   ++spilling_pieces;
   spilling_bytes += shape.slot_bytes;
   tenants.at(shape.tenant).spilling_bytes += shape.slot_bytes;
+  const uint32_t class_number = arena.slab(place.slab).class_number;
+  if (spilling_slots.size() <= class_number) spilling_slots.resize(class_number + 1);
+  ++spilling_slots[class_number];
   spill_pending.push_back({victim,
                            name_spaces[e.space.number].ssd_space,
                            depth,
@@ -140,6 +165,7 @@ void Owner::State::OnWritten(uint64_t token, bool stored) {
   const SlotShape& shape = arena.ShapeOf(PlaceOf(entry));
   spilling_bytes -= shape.slot_bytes;
   tenants.at(shape.tenant).spilling_bytes -= shape.slot_bytes;
+  --spilling_slots[arena.slab(PlaceOf(entry).slab).class_number];
   --spilling_pieces;
   if (stored) {
     ++counts.spilled;

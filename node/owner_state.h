@@ -346,6 +346,7 @@ struct Owner::State : private ssd::TierSink {
   void WarmSsd(uint32_t number, const ChainHash& hash, uint16_t group);
 
   // owner_spill.cc: memory -> SSD
+  void SpillClass(uint32_t class_number);
   void Spill();
   bool Saving() const;  // told to save everything, and something may still go to SSD
   bool SpillBatch(uint64_t bytes, uint32_t tenant = 0);
@@ -506,7 +507,9 @@ struct Owner::State : private ssd::TierSink {
   std::vector<ssd::TierPiece> spill_pending;  // chosen, and the disks have not taken them yet
   uint64_t spilling_bytes = 0;                // slots on their way to SSD, the pending ones included
   uint64_t spilling_pieces = 0;
-  uint64_t last_slot_bytes = 0;  // of the last put
+  std::vector<uint32_t> spilling_slots;  // the same by class
+  std::vector<uint32_t> took_slots;      // classes that had one taken since the last look at what is free
+  uint64_t last_slot_bytes = 0;          // of the last put
   std::unordered_map<uint64_t, ColdGet> cold_gets;
   std::deque<uint64_t> cold_waiting[2];      // gets that have not begun, by lane
   std::deque<uint64_t> cold_unsubmitted[2];  // reads that the disks have not taken, by lane
