@@ -151,7 +151,8 @@ class Run:
         options, names = self.options, list(self.nodes)
         if options.figures:
             return faults.figures_plan(options.seed, options.seconds, names)
-        kinds = ("flip", "kill-rot") if options.canary else tuple(faults.KINDS)
+        kinds = ("flip", "kill-rot") if options.canary else tuple(
+            kind for kind in faults.KINDS if kind != "full-disk" or self.network.mounts)
         return faults.plan(options.seed, options.seconds, names, list(self.relays), kinds)
 
     def torment(self):

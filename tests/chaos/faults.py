@@ -151,8 +151,6 @@ class Injector:
         self.run.relays[node.name].tell("clear")
 
     def full(self, fault, node):
-        if not self.run.network.mounts:
-            return
         give_back = node.fill_disk()
         time.sleep(fault.seconds)
         give_back()
