@@ -201,6 +201,16 @@ bool Owner::State::GetWork::Add(const Patch& patch, const Rectangle& piece, cons
 
 // What another node brings home is what is here, whole; it has asked for what it needs of it.
 void Owner::State::OnMove(Asker& asker, const Move& body) {
+  uint32_t number = 0;
+  const NamespaceRecord* record = NamespaceFor(asker, body.number, &number);
+  if (record == nullptr) return;
+  if (record->ttl_ms != 0) {  // like hand-over: the receiver would date it anew
+    MoveReply reply;
+    reply.blocks.resize(body.blocks.size());
+    for (MoveReply::Block& block : reply.blocks) block.presence = Presence::kNeverStored;
+    reply.empty = true;
+    return Answer(asker, reply);
+  }
   asker.move_bytes = std::clamp<uint64_t>(body.payload_bytes_max, 1, kBatchBytesMax);
   OnGet(asker, Get{body.number, 0, body.blocks});
 }

@@ -21,6 +21,7 @@ bool Owner::State::MayAsk(const Asker& asker) const {
 void Owner::State::NoteWanted(uint32_t number, const BlockRef& ref, Presence why,
                               std::vector<BlockRef>* wanted) {
   if (wanted->size() >= kAsideKeysOfOne) return;
+  if (name_spaces[number].ttl_ms != 0) return;  // dated anew here it would outlive its time
   switch (why) {
     case Presence::kWriting:
       // By what is just coming home, or by a client: that is nobody else's.
@@ -29,6 +30,8 @@ void Owner::State::NoteWanted(uint32_t number, const BlockRef& ref, Presence why
     case Presence::kRemoved:
     case Presence::kCleared:
     case Presence::kQuarantined:
+    case Presence::kExpired:
+    case Presence::kOverQuota:
     case Presence::kBusy:
       return;
     default:

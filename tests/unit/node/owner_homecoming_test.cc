@@ -14,7 +14,9 @@ constexpr uint64_t kJoinSecondUs = 1'000'000;
 
 // Two nodes: `there` was home to everything, `here` has joined and is home to half of it.
 struct JoiningPair {
-  JoiningPair() : there({.memory_bytes = 16 << 20}), here({.memory_bytes = 16 << 20}) {
+  explicit JoiningPair(const std::vector<TenantLimits>& tenants = {})
+      : there({.memory_bytes = 16 << 20, .tenants = tenants}),
+        here({.memory_bytes = 16 << 20, .tenants = tenants}) {
     NodeTable table;
     table.epoch = 2;
     for (const char* id : {"here", "there"}) table.nodes.emplace_back().id = id;
@@ -117,6 +119,21 @@ struct JoiningPair {
 };
 
 struct Joining : ::testing::Test, JoiningPair {};
+
+// Its block would be dated by the receiver's clock, and outlive its time.
+TEST(JoinWithTtl, BlocksOfATenantWithATtlStayWhereTheyAre) {
+  JoiningPair pair({{"tenant", 60 * kJoinSecondUs}});
+  pair.PutThere(pair.Key(0));
+  EXPECT_EQ(pair.TakeMatch(pair.SendMatch({pair.Key(0)})), std::vector{Presence::kNeverStored});
+  EXPECT_TRUE(pair.Questions().empty());
+  std::vector<Bytes> segments;
+  const Question question{1, "there", {}, {}, {HashOf(pair.Key(0)), 0, {0, 1, 0, 1}}};
+  const MoveReply reply = pair.MoveOf({question}, &segments);
+  ASSERT_EQ(reply.blocks.size(), 1u);
+  EXPECT_EQ(reply.blocks[0].presence, Presence::kNeverStored);
+  EXPECT_TRUE(reply.empty);
+  EXPECT_TRUE(segments.empty());
+}
 
 TEST_F(Joining, AMatchWaitsForWhatComesHomeAndThenHits) {
   PutThere(Key(0), 7);
