@@ -20,6 +20,7 @@
 namespace larder::node::ssd {
 namespace {
 
+constexpr uint64_t kIndexRoomBytes = 16 << 20;
 constexpr uint32_t kSegmentsMin = 4;
 constexpr uint32_t kSegmentsMax = 1u << 20;
 
@@ -47,6 +48,8 @@ class FileDisk final : public Disk {
 
   Status OpenIndex(std::vector<std::string>* remarks);
   Status PlanCapacity();
+  Status MakeIndexRoom(std::vector<std::string>* remarks);
+  Status ApplyToIndex(const std::vector<const Changes*>& changes, bool sync);
   void OnMoved(Job&& job, DiskStatus status, const std::string& error, uint64_t service_us);
   void Finish(uint64_t id, DiskStatus status, uint64_t bytes, uint64_t service_us);
   void Fail(const std::string& error);
@@ -134,6 +137,39 @@ Status FileDisk::PlanCapacity() {
   return Status::Ok();
 }
 
+// RocksDB ends the process when it finds no room for its log. A cache has what can be given up for that.
+Status FileDisk::MakeIndexRoom(std::vector<std::string>* remarks) {
+  std::vector<uint32_t> there = directory_.Segments();
+  uint32_t given = 0;
+  for (;;) {
+    struct statvfs fs {};
+    if (statvfs(directory_.path().c_str(), &fs) != 0) {
+      return Invalid("ssd: cannot look at " + directory_.path() + ": " + std::strerror(errno));
+    }
+    if (fs.f_bavail * fs.f_frsize >= kIndexRoomBytes) break;
+    if (there.empty()) {
+      return Invalid("ssd: " + directory_.path() + " is full, and its index needs " +
+                     std::to_string(kIndexRoomBytes >> 20) +
+                     " MiB; free space there, or take it out of --ssd");
+    }
+    unlink(directory_.SegmentPath(there.back()).c_str());
+    there.pop_back();
+    ++given;
+  }
+  if (given != 0) {
+    remarks->push_back(directory_.path() + " was full: " + std::to_string(given) +
+                       " of its segments were given up, so that its index has room");
+  }
+  return Status::Ok();
+}
+
+Status FileDisk::ApplyToIndex(const std::vector<const Changes*>& changes, bool sync) {
+  if (index_ == nullptr) return {Code::kInternal, "it could not be made anew"};
+  const Status status = index_->Apply(changes, sync);
+  index_bytes_ = index_->written_bytes();
+  return status;
+}
+
 // An index that can't be read is made anew from the segments. Clears come from a file of their own: without
 // it nobody could say which blocks a clear had hidden, so then the directory starts empty.
 Status FileDisk::OpenIndex(std::vector<std::string>* remarks) {
@@ -143,6 +179,7 @@ Status FileDisk::OpenIndex(std::vector<std::string>* remarks) {
     LARDER_RETURN_IF_ERROR(directory_.Empty());
     clears = std::vector<SpaceRecord>();
   }
+  LARDER_RETURN_IF_ERROR(MakeIndexRoom(remarks));
   const bool known = std::filesystem::exists(directory_.IndexPath() + "/CURRENT");
   rebuild_ = !known && !directory_.Segments().empty();
   Result<std::unique_ptr<IndexStore>> opened = IndexStore::Open(directory_.IndexPath());
@@ -271,8 +308,7 @@ void FileDisk::CommitAll(std::vector<Commit>* commits) {
       if (status.ok() && space.clear_epoch != 0) status = directory_.SaveClear(space);
     }
   }
-  if (status.ok()) status = index_->Apply(changes, options_.sync);
-  index_bytes_ = index_->written_bytes();
+  if (status.ok()) status = ApplyToIndex(changes, options_.sync);
   if (!status.ok()) Fail("index: " + status.text());
   for (Commit& commit : *commits) {
     DiskStatus result = status.ok() ? DiskStatus::kOk : DiskStatus::kFailed;
@@ -364,11 +400,10 @@ void FileDisk::LoadAll() {
       std::error_code error;
       std::filesystem::remove_all(directory_.IndexPath(), error);
       Result<std::unique_ptr<IndexStore>> opened = IndexStore::Open(directory_.IndexPath());
-      LARDER_CHECK(opened.ok());
-      index_ = std::move(opened).value();
+      if (opened.ok()) index_ = std::move(opened).value();
       Changes changes;
       changes.spaces = spaces_;
-      status = index_->Apply({&changes}, options_.sync);
+      status = ApplyToIndex({&changes}, options_.sync);
     }
   }
   if (rebuild_ || !status.ok()) {
@@ -383,7 +418,7 @@ void FileDisk::LoadAll() {
       chunk.records = ReadSegment(fds_[segment], segment, segment_bytes());
       Changes changes;
       changes.puts = chunk.records;
-      status = index_->Apply({&changes}, false);
+      status = ApplyToIndex({&changes}, false);
       if (!status.ok()) Fail("index: " + status.text());
       Give(std::move(chunk));
     }

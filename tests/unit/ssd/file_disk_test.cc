@@ -254,6 +254,42 @@ TEST_F(FileDiskTest, AFullFileSystemIsUsedAsFarAsItGoes) {
   umount(mount_point.c_str());
 }
 
+// RocksDB ended the process there. Found by tests/chaos.
+TEST_F(FileDiskTest, AStartOnAFullFileSystemGivesUpSegmentsForTheIndex) {
+  const std::string mount_point = folder.path + "/full";
+  fs::create_directories(mount_point);
+  if (mount("tmpfs", mount_point.c_str(), "tmpfs", 0, "size=80m") != 0) {
+    GTEST_SKIP() << "mounting a small tmpfs needs root";
+  }
+  options.directory.directory = mount_point + "/ssd";
+  options.capacity_bytes = kSegmentBytes * 40;
+  ASSERT_TRUE(Start().ok());
+  WriteBlocks(700);
+  rig.Stop();
+  std::FILE* others = std::fopen((mount_point + "/others").c_str(), "w");
+  const std::string piece(4096, 'x');
+  while (std::fwrite(piece.data(), 1, piece.size(), others) == piece.size() && std::fflush(others) == 0) {
+  }
+  std::fclose(others);
+  const Status full = Start();
+  ASSERT_TRUE(full.ok()) << full.text();
+  EXPECT_GT(Good(700), 0);
+  rig.Check();
+  rig.Stop();
+  for (const auto& each : fs::directory_iterator(options.directory.directory)) {
+    if (each.path().extension() == ".seg") fs::remove(each.path());
+  }
+  std::FILE* more = std::fopen((mount_point + "/more").c_str(), "w");
+  while (std::fwrite(piece.data(), 1, piece.size(), more) == piece.size() && std::fflush(more) == 0) {
+  }
+  std::fclose(more);
+  options.capacity_bytes = kSegmentBytes * 40;
+  const Status refused = Start();
+  EXPECT_FALSE(refused.ok());
+  EXPECT_NE(refused.text().find("free space there"), std::string::npos) << refused.text();
+  umount(mount_point.c_str());
+}
+
 TEST_F(FileDiskTest, RoomForLessThanFourSegmentsIsRefusedWithALine) {
   options.capacity_bytes = kSegmentBytes * 3;
   const Status status = Start();
