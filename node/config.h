@@ -142,6 +142,8 @@ namespace larder::node {
     "how many blocks that left are remembered, so that a miss can say why; 16 bytes each") \
   X(Count,    reader_memory_entries, "reader_memory_entries", "1048576", "0", "67108864", \
     "how many reads are remembered, so that a quarantine can say who read what; 16 bytes each") \
+  X(Count,    events_max,     "events_max",     "65536", "0", "16777216", \
+    "events that a router may be behind before it has to begin anew; about 150 bytes each; 0: no events") \
   X(List,     ssd,            "ssd",            "",    "", "", \
     "directories for blocks that memory does not hold, one a disk; empty: none") \
   X(Bytes,    ssd_bytes,      "ssd_bytes",      "0",   "0", "1024PiB", \

@@ -13,6 +13,7 @@
 
 #include "node/cluster_match.h"
 #include "node/config.h"
+#include "node/event_streams.h"
 #include "node/metrics.h"
 #include "proto/control.grpc.pb.h"
 
@@ -306,6 +307,14 @@ class Service final : public api::Control::Service {
         cluster_match_.Answer(node, match.value(), access.token, std::min(end, context->deadline()), out));
   }
 
+  grpc::Status Events(grpc::ServerContext* context, const api::EventsRequest* in,
+                      grpc::ServerWriter<api::EventsResponse>* out) override {
+    Node* node = node_.load();
+    if (node == nullptr) return Starting();
+    const Access access = AccessOf(*context);
+    return access.allowed ? event_streams_.Serve(node, access.tenant, context, *in, out) : Denied();
+  }
+
   grpc::Status GetQuarantine(grpc::ServerContext* context, const api::GetQuarantineRequest*,
                              api::QuarantineState* out) override {
     return Operate(*context, out, [](Node&) { return Status::Ok(); });
@@ -419,6 +428,7 @@ class Service final : public api::Control::Service {
   static grpc::Status Starting() { return {grpc::StatusCode::UNAVAILABLE, "the node is starting"}; }
   const std::vector<Credential> credentials_;
   ClusterMatch cluster_match_;
+  EventStreams event_streams_;
   std::function<void()> drain_;  // set before node_, never after
   uint64_t drain_budget_us_ = 0;
   std::atomic<bool> end_told_{false};  // of a hand-over

@@ -24,6 +24,7 @@ add_library(larder_node_core STATIC
   ${CMAKE_CURRENT_LIST_DIR}/arena.cc
   ${CMAKE_CURRENT_LIST_DIR}/cover.cc
   ${CMAKE_CURRENT_LIST_DIR}/homecoming.cc
+  ${CMAKE_CURRENT_LIST_DIR}/event_log.cc
   ${CMAKE_CURRENT_LIST_DIR}/index.cc
   ${CMAKE_CURRENT_LIST_DIR}/miss_memory.cc
   ${CMAKE_CURRENT_LIST_DIR}/moved_slots.cc
@@ -33,6 +34,7 @@ add_library(larder_node_core STATIC
   ${CMAKE_CURRENT_LIST_DIR}/owner_cold.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_evict.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_expire.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_events.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_explain.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_hand_over.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_homecoming.cc

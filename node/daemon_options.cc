@@ -38,6 +38,7 @@ NodeOptions NodeOptionsOf(const LoadedConfig& loaded, const std::string& shm_pat
                               : !config.ssd.empty()     ? config.ssd[0]
                                                         : std::string();
   if (!kept_in.empty()) out.quarantine_path = kept_in + "/quarantine";
+  out.owner.events_max = count(config.events_max);
   out.owner.reader_memory_entries = count(config.reader_memory_entries);
   out.node_id = config.node_id;
   out.data_listen = config.data_listen;

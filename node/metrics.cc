@@ -338,6 +338,12 @@ constexpr Metric kMetrics[] = {
     {{"larder_ssd_too_late_total", "", "Blocks on SSD that a get's deadline did not wait for.", kCounter},
      OWNER(cold_timed_out)},
 
+    {{"larder_events_total", "", "Pieces that came or went, as followers hear of it.", kCounter},
+     OWNER(events)},
+    {{"larder_event_streams", "", "Followers of events.", kGauge},
+     [](In in, Sink& out) { out.Add(uint64_t{in.info.event_streams}); }},
+    {{"larder_event_gaps_total", "", "Times that a follower had fallen behind and began anew.", kCounter},
+     OWNER(event_gaps)},
     {{"larder_connections_refused_total", "", "Connections turned away beyond connections_max.", kCounter},
      [](In in, Sink& out) { out.Add(in.info.connections_refused); }},
     {{"larder_hello_timeouts_total", "", "Connections closed because they said no hello in time.", kCounter},

@@ -94,6 +94,7 @@ struct Node::Impl final : OwnerPort, transport::Acceptor {
   std::atomic<bool> draining{false};
   std::atomic<uint64_t> next_session{1};
   std::atomic<uint64_t> connections_refused{0};
+  std::atomic<uint32_t> event_streams{0};
   std::shared_ptr<SessionShared> shared = std::make_shared<SessionShared>();
 
   // In the order in which they are made; Stop ends them as they depend on each other.
@@ -252,6 +253,7 @@ NodeInfo Node::info() const {
   out.remarks = impl_->remarks;
   out.connections_refused = impl_->connections_refused;
   out.hello_timeouts = impl_->shared->hello_timeouts;
+  out.event_streams = impl_->event_streams.load();
   {
     const std::lock_guard lock(impl_->hand_over_mutex);
     out.hand_over = impl_->hand_over;
@@ -334,6 +336,16 @@ Result<std::vector<uint8_t>> Node::Presences(const Namespace& name_space, std::s
     hashes = hashes.subspan(some.size());
   }
   return out;
+}
+
+Result<EventPage> Node::ReadEvents(EventCursor* cursor, std::string_view tenant) {
+  Result<EventPage> out = kStopped;
+  impl_->owner->Call([&](Owner& owner) { out = owner.ReadEvents(cursor, tenant); });
+  return out;
+}
+
+void Node::SetEventStreams(uint32_t count) {
+  impl_->event_streams.store(count);
 }
 
 Status Node::Impl::ChangeRules(const std::function<Result<Quarantine>(const Owner&)>& change) {

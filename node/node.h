@@ -77,6 +77,7 @@ struct NodeInfo {
   std::vector<std::string> remarks;  // of the start, for the log
   uint64_t connections_refused = 0;  // beyond connections_max
   uint64_t hello_timeouts = 0;       // closed because they did not say hello in time
+  uint32_t event_streams = 0;        // open ones
   HandOverProgress hand_over;
 };
 
@@ -115,6 +116,9 @@ class Node {
   // The presence of whole blocks, one a hash and group, some thousand at a time.
   Result<std::vector<uint8_t>> Presences(const Namespace& name_space, std::span<const ChainHash> hashes,
                                          std::span<const uint16_t> groups);
+  // As the owner's. The streams that read them are counted for info().
+  Result<EventPage> ReadEvents(EventCursor* cursor, std::string_view tenant);
+  void SetEventStreams(uint32_t count);
   // In force at once when they return, and, with a quarantine_path, after a restart. kUnavailable: in force,
   // but the file could not be written.
   Status AddQuarantine(const Digest& writer, uint64_t since_ms, bool transitive);

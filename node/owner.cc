@@ -14,6 +14,7 @@ Owner::State::State(const OwnerOptions& given, SlabSource* slabs, Outbox* outbox
       index(given.seed),
       arena(given.memory_bytes, given.slab_bytes_target, slabs),
       misses(given.miss_memory_entries),
+      events(given.events_max),
       readers(given.reader_memory_entries),
       ssd(std::move(ssd_given)),
       waits(given.seed),

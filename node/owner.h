@@ -22,6 +22,7 @@
 #include <variant>
 #include <vector>
 
+#include "node/event_log.h"
 #include "node/eviction/policy.h"
 #include "node/moved_slots.h"
 #include "node/quarantine.h"
@@ -129,6 +130,7 @@ struct OwnerOptions {
   uint32_t namespaces_max = 4096;
   uint32_t miss_memory_entries = 1 << 20;    // what left and why
   uint32_t reader_memory_entries = 1 << 20;  // who read whose blocks
+  uint32_t events_max = 65536;               // that followers may be behind; 0: no events
   PolicyKind eviction_policy = kPolicyDefault;
   uint64_t seed = 0;  // of the index's hash function
   // Beside an SSD tier. Of the memory, in percent: at so little free the coldest go down, until this is free.
@@ -280,6 +282,7 @@ struct OwnerStats {
            waits_open = 0, soft_pins = 0, soft_pinned_bytes = 0, hard_pins = 0, sessions = 0, namespaces = 0,
            metadata_bytes = 0 /* index and policy, by count */, spilling_bytes = 0, cold_gets = 0,
            cold_reads = 0;
+  uint64_t events = 0, event_gaps = 0;  // event_gaps: followers that had to begin anew
   uint64_t quarantine_rules = 0, readers_forgotten = 0;
   uint64_t moved_slots = 0, questions_open = 0, asides = 0;
   bool bypass = false;
@@ -344,6 +347,9 @@ class Owner {
   OutgoingPage TakeOut(std::span<const WarmPiece> list, const PageLimits& limits);
   // Gives pins back. For each entry: it left while it was out (removed, cleared, quarantined).
   std::vector<bool> LetGo(std::span<const uint32_t> entries);
+  // The next step of a follower of what comes and goes; bounded in time. Of one tenant, or of all (empty).
+  // kUnsupported: events_max is 0.
+  Result<EventPage> ReadEvents(EventCursor* cursor, std::string_view tenant);
   // What another node is told to open for this namespace; kNotFound when nobody opened it here.
   Result<Open> OpeningOf(const Namespace& name_space) const;
   // Slots that have moved here: from now on a miss of theirs asks the node that was home before.

@@ -165,7 +165,7 @@ uint32_t Owner::State::RemoveFromSsd(uint32_t number, const Remove& body) {
   for (const ChainHash& hash : body.hashes) {
     for (const uint16_t group : body.groups) {
       for (uint32_t i = ssd->First(space, hash, group); i != kNone; i = ssd->First(space, hash, group)) {
-        ssd->Remove(i);
+        RemoveCold(i, Presence::kRemoved);
         misses.Remember(FingerprintOf(number, hash, group), Presence::kRemoved, unix_ms);
         ++removed;
       }
@@ -206,6 +206,7 @@ OwnerStats Owner::State::Stats() const {
   out.spilling_bytes = spilling_bytes;
   out.cold_gets = cold_gets.size();
   out.cold_reads = cold_reads.size();
+  out.events = events.next() - 1;
   out.quarantine_rules = rules.rules().size();
   out.readers_forgotten = readers.forgotten();
   out.moved_slots = homecoming.slots(now_us);

@@ -346,11 +346,12 @@ void Owner::State::OnPrefetch(Asker& asker, const Prefetch& body) {
 }
 
 void Owner::State::OnGone(const ssd::SsdEntry& entry, ssd::WhyGone why) {
-  const auto number = number_of_space.find(entry.space);
-  if (number == number_of_space.end()) return;
   const Presence reason = why == ssd::WhyGone::kCorrupt   ? Presence::kCorrupt
                           : why == ssd::WhyGone::kEvicted ? Presence::kEvictedSsd
                                                           : Presence::kDiskLost;
+  LogGone(entry, reason);
+  const auto number = number_of_space.find(entry.space);
+  if (number == number_of_space.end()) return;
   misses.Remember(FingerprintOf(number->second, entry.hash, entry.group), reason, unix_ms);
 }
 
@@ -377,6 +378,7 @@ void Owner::State::PollDisks() {
   if (ssd == nullptr) return;
   ssd->Poll(now_us, unix_ms, this);
   SetClockToSsd();
+  LogLoading();
   PumpCold();
   SpillCrowded();
   Spill();

@@ -55,7 +55,7 @@ void Owner::State::ExpireCold(uint32_t number, uint32_t cold) {
   counts.expired_bytes += e.payload_bytes;
   ++CountsOf(name_spaces[number].tenant).expired;
   misses.Remember(FingerprintOf(number, e.hash, e.group), Presence::kExpired, unix_ms);
-  ssd->Remove(cold);
+  RemoveCold(cold, Presence::kExpired);
 }
 
 // The first piece of a key in memory; those on both tiers whose time is over, and those on

@@ -86,6 +86,7 @@ uint32_t Owner::State::AddPiece(const BlockName& name, const Rectangle& rectangl
   record.bytes += e.payload_bytes;
   index[entry].charged = 1;
   Charge(record.tenant, arena.ShapeOf(place).slot_bytes);
+  LogStored(entry);
   return entry;
 }
 
@@ -104,6 +105,7 @@ Presence Owner::State::WhyMissing(uint32_t number, const ChainHash& hash, uint16
 
 void Owner::State::Leave(uint32_t entry, Presence reason) {
   const Entry& e = index[entry];
+  LogLeft(entry, reason);
   NamespaceRecord& record = name_spaces[e.space.number];
   if (e.space.generation == record.generation) {
     --record.blocks;
@@ -203,6 +205,7 @@ uint64_t Owner::State::ClearSpace(uint32_t number) {
     record.ssd_space = ssd->OpenSpace({record.name_space, record.clear_epoch, "", ""});
     number_of_space[record.ssd_space] = number;
   }
+  LogCleared(record);
   AddForward({0, record.name_space, true, {}, {}});
   Sweep(kSweepPerStep);
   return removed;

@@ -35,7 +35,7 @@ bool Owner::State::DropIfBanned(const ColdRead& read, const BlockHeader& header)
   const uint32_t space = name_spaces[read.name.space.number].ssd_space;
   uint32_t cold = ssd->First(space, read.name.hash, read.name.group);
   while (cold != kNone && ssd->entry(cold).rectangle != read.piece) cold = ssd->Next(cold);
-  if (cold != kNone) ssd->Remove(cold);
+  if (cold != kNone) RemoveCold(cold, Presence::kQuarantined);
   ++counts.quarantined;
   misses.Remember(FingerprintOf(read.name.space.number, read.name.hash, read.name.group),
                   Presence::kQuarantined, unix_ms);
@@ -55,7 +55,7 @@ void Owner::State::DropBannedCold(uint32_t number, uint32_t cold) {
   const ssd::SsdEntry& e = ssd->entry(cold);
   ++counts.quarantined;
   misses.Remember(FingerprintOf(number, e.hash, e.group), Presence::kQuarantined, unix_ms);
-  ssd->Remove(cold);
+  RemoveCold(cold, Presence::kQuarantined);
 }
 
 void Owner::State::AnswerBypassed(const Asker& asker, size_t keys) {

@@ -134,7 +134,7 @@ bool Owner::State::TakeSsdQuota(uint32_t number, uint64_t payload_bytes) {
     ++CountsOf(number).evicted_for_quota;
     misses.Remember(FingerprintOf(number_of_space.at(e.space), e.hash, e.group), Presence::kOverQuota,
                     unix_ms);
-    ssd->Remove(cold);
+    RemoveCold(cold, Presence::kOverQuota);
   }
   return true;
 }

@@ -169,6 +169,7 @@ void Owner::State::OnWritten(uint64_t token, bool stored) {
   --spilling_pieces;
   if (stored) {
     ++counts.spilled;
+    LogWritten(entry);
     counts.spilled_bytes += payload_bytes;
   } else {
     ++counts.spill_failed;
@@ -185,7 +186,7 @@ void Owner::State::OnWritten(uint64_t token, bool stored) {
   } else if (stored) {
     // It left while it was being written: what is on SSD now goes too.
     const uint32_t cold = SsdPiece({e.space, e.hash, e.group}, e.rectangle);
-    if (cold != kNone) ssd->Remove(cold);
+    if (cold != kNone) RemoveCold(cold, Presence::kRemoved);
   }
   if (const auto removed = removed_on_its_way.find(entry); removed != removed_on_its_way.end()) {
     const uint64_t answer = removed->second;

@@ -14,6 +14,7 @@
 #include "node/arena.h"
 #include "node/block_name.h"
 #include "node/cover.h"
+#include "node/event_log.h"
 #include "node/eviction/policy.h"
 #include "node/homecoming.h"
 #include "node/index.h"
@@ -394,6 +395,23 @@ struct Owner::State : private ssd::TierSink {
   void LandPiece(const LandedPiece& piece);
   std::string CheckAsides() const;
 
+  // owner_events.cc: what followers hear
+  BlockEvent EventOf(uint32_t entry) const;
+  BlockEvent EventOf(const ssd::SsdEntry& entry) const;
+  std::vector<ChainHash> ConstituentsOf(uint32_t entry) const;
+  void LogMemory(uint32_t entry, BlockEvent&& event);
+  bool Logged(uint32_t entry) const;
+  void LogStored(uint32_t entry);
+  void LogLeft(uint32_t entry, Presence reason);  // before it is hidden
+  void LogWritten(uint32_t entry);
+  void LogGone(const ssd::SsdEntry& gone, Presence reason);
+  void LogCleared(const NamespaceRecord& record);
+  void LogLoading();
+  void RemoveCold(uint32_t cold, Presence reason);  // ssd->Remove, and says so
+  void ScanMemory(EventCursor* cursor, std::string_view tenant, EventPage* page);
+  void ScanSsd(EventCursor* cursor, std::string_view tenant, EventPage* page);
+  EventPage ReadEvents(EventCursor* cursor, std::string_view tenant);
+
   // owner_explain.cc
   BlockStory Explain(uint32_t number, const ChainHash& hash, uint16_t group);
 
@@ -454,6 +472,8 @@ struct Owner::State : private ssd::TierSink {
   Index index;
   Arena arena;
   MissMemory misses;
+  EventLog events;
+  bool ssd_loaded = false;
   Quarantine rules;
   ReaderMemory readers;
   const std::unique_ptr<ssd::SsdTier> ssd;  // null: none

@@ -53,6 +53,10 @@ Status AskAddQuarantine(const std::string& address, const Globals& globals,
 Status AskLiftQuarantine(const std::string& address, const Globals& globals,
                          const control::v1::LiftQuarantineRequest& request,
                          control::v1::QuarantineState* out);
+// Follows a node's events until `take` answers false or the stream ends, which is then a failure.
+Status FollowEvents(const std::string& address, const Globals& globals,
+                    const control::v1::EventsRequest& request,
+                    const std::function<bool(const control::v1::EventsResponse&)>& take);
 Status AskBypass(const std::string& address, const Globals& globals, bool on,
                  control::v1::QuarantineState* out);
 

@@ -47,6 +47,7 @@ void AddDoctor(CLI::App* app, Run* run);
 void AddNamespaces(CLI::App* app, Run* run);  // namespaces, clear
 void AddQuarantine(CLI::App* app, Run* run);  // quarantine, bypass
 void AddDrain(CLI::App* app, Run* run);
+void AddEvents(CLI::App* app, Run* run);
 void AddBlocks(CLI::App* app, Run* run);  // match, explain, locate, get, put
 
 }  // namespace larder::cli

@@ -45,6 +45,7 @@ int Main(int argc, char** argv) {
   AddNamespaces(&app, &run);
   AddQuarantine(&app, &run);
   AddDrain(&app, &run);
+  AddEvents(&app, &run);
   AddBlocks(&app, &run);
   AddSizing(&app, &run);
   try {

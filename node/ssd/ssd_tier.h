@@ -111,6 +111,11 @@ class SsdTier {
   bool Readable(uint32_t number) const { return index_[number].used != 0 && Usable(number); }
   // Unix: when the youngest of what a restart found was put; 0: nothing.
   uint32_t newest_s() const { return newest_s_; }
+  // Of an entry's namespace; also of one that a clear hid.
+  const SpaceRecord& space_record(uint32_t space) const { return spaces_[space].record; }
+  // Until OnGone or Remove says otherwise; also what can't be read any more and will be gone in a moment. An
+  // entry keeps its number when its record is carried over.
+  bool Listed(uint32_t entry) const { return index_[entry].used != 0 && !spaces_[index_[entry].space].dead; }
   uint64_t pieces_of(uint32_t space) const { return spaces_[space].pieces; }
   uint64_t bytes_of(uint32_t space) const { return spaces_[space].bytes; }
   // It was read (Touch), or something says that it is wanted (Warm).
