@@ -190,7 +190,7 @@ TEST_P(OwnerEvents, WhoeverFollowsKnowsExactlyWhatIsThere) {
   Work work(GetParam());
   Follower near, lazy, tenant("u");
   auto late = std::make_unique<Follower>();
-  for (int step = 1; step <= 6000 && !HasFailure(); ++step) {
+  for (int step = 1; step <= 20000 && !HasFailure(); ++step) {
     work.Step();
     near.Step(work.owner());  // a page a step: its first snapshot lies between many changes
     if (work.Below(300) == 0) late = std::make_unique<Follower>();
