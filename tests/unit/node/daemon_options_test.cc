@@ -21,9 +21,9 @@ std::string TextOf(const NodeOptions& o) {
   put(o.node_id, o.data_listen, o.ucx_listen, o.shm_path, o.advertise, o.weight, o.zone, o.movers,
       o.connections_max, o.hello_timeout_us, o.requests_per_connection_max, o.mailbox_max, o.owner_spin_us,
       o.huge_pages, o.prefault, o.table_epoch);
-  put(o.owner.admit_twice, o.owner.promote_after, o.owner.scrub_bytes_per_s, o.owner.spill_below_percent,
-      o.owner.spill_until_percent, o.ssd.bytes, o.ssd.segment_bytes, o.ssd.sync, o.ssd.io_uring,
-      o.ssd.start_empty, o.ssd.cluster, o.ssd.tier.bytes_per_hour_max);
+  put(o.owner.admit_twice, o.owner.promote_after, o.owner.scrub_bytes_per_s, o.owner.events_max,
+      o.owner.spill_below_percent, o.owner.spill_until_percent, o.ssd.bytes, o.ssd.segment_bytes, o.ssd.sync,
+      o.ssd.io_uring, o.ssd.start_empty, o.ssd.cluster, o.ssd.tier.bytes_per_hour_max);
   for (const std::string& each : o.ssd.directories) put(each);
   for (const Credential& each : o.credentials) put(each.name, each.token, each.tenant);
   for (const TenantLimits& each : o.owner.tenants) put(each.name, each.ttl_us);
