@@ -40,7 +40,14 @@ bool CopyVerified(const ByteView payload, const BlockHeader& header, std::byte* 
 }  // namespace
 
 BringHome::BringHome(Node* node, const std::vector<Credential>& credentials)
-    : node_(node), credentials_(credentials), thread_([this] { Run(); }) {
+    : node_(node), credentials_(credentials) {
+  transport::TransportOptions tcp;
+  tcp.threads = 1;
+  tcp.limits.header_bytes_max = kMessageBytesMax;
+  transport::Error error;
+  transport_ = transport::MakeTransport("tcp", tcp, &error);
+  if (transport_ == nullptr) return;  // no thread or descriptor is left: misses stay misses
+  thread_ = std::thread([this] { Run(); });
   node_->SetOnQuestions([this] {
     const std::lock_guard lock(mutex_);
     woken_ = true;
@@ -55,7 +62,7 @@ BringHome::~BringHome() {
     stop_ = true;
     changed_.notify_all();
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 bool BringHome::Stopping() {
@@ -64,11 +71,6 @@ bool BringHome::Stopping() {
 }
 
 void BringHome::Run() {
-  transport::TransportOptions tcp;
-  tcp.threads = 1;
-  tcp.limits.header_bytes_max = kMessageBytesMax;
-  transport::Error error;
-  transport_ = transport::MakeTransport("tcp", tcp, &error);
   for (;;) {
     {
       std::unique_lock lock(mutex_);

@@ -58,8 +58,9 @@ struct EventPage {
   std::vector<BlockEvent> present;
   std::vector<EventName> names;
   uint64_t next = 0;
-  bool complete = false;  // what was told is what is there at `next`
-  bool more = false;      // ask again at once
+  bool resumable = false;  // the snapshot is told: a stream that ends may go on at `next`
+  bool complete = false;   // what was told is what is there at `next`
+  bool more = false;       // ask again at once
 };
 
 class EventLog {

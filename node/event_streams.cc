@@ -62,7 +62,7 @@ void Fill(const EventPage& page, uint64_t incarnation, api::EventsResponse* out)
   out->set_reset(page.reset);
   for (const BlockEvent& event : page.events) Fill(event, hex[event.name], out->add_events());
   for (const BlockEvent& event : page.present) Fill(event, hex[event.name], out->add_present());
-  out->set_next(page.next);
+  out->set_next(page.resumable ? page.next : 0);
   out->set_complete(page.complete);
 }
 

@@ -5,7 +5,11 @@
 namespace larder::node {
 
 void Homecoming::SetMoved(MovedSlots moved, uint64_t now_us) {
-  if (!active(now_us)) removed_.clear();
+  if (overflowed_) return;
+  if (!active(now_us)) {
+    removed_.clear();
+    removed_in_.clear();
+  }
   moved_ = std::move(moved);
   until_us_ = now_us + kRememberUs;
   not_there_ = {};
@@ -110,10 +114,17 @@ std::vector<uint64_t> Homecoming::Answer(uint64_t token, Homing answer, uint64_t
   return waiters;
 }
 
-void Homecoming::Removed(const ChainHash& hash, uint64_t key, uint64_t now_us) {
+void Homecoming::Removed(const Namespace& name_space, const ChainHash& hash, uint64_t key, uint64_t now_us) {
   if (!active(now_us) || moved_.PreviousHome(hash) == nullptr) return;
   removed_.insert(key);
-  if (removed_.size() > kNotesMax) moved_ = {};  // rather nothing comes than something that was removed
+  removed_in_.insert(name_space);
+  if (removed_.size() <= kNotesMax) return;
+  moved_ = {};  // rather nothing comes than something that was removed
+  overflowed_ = true;
+}
+
+void Homecoming::Forgotten(const Namespace& name_space) {
+  if (removed_in_.erase(name_space) != 0) Cleared(name_space);
 }
 
 void Homecoming::Cleared(const Namespace& name_space) {

@@ -54,7 +54,9 @@ class Homecoming {
   // Ends the question; for an unreachable node also all others for it. Those that waited, once for each.
   std::vector<uint64_t> Answer(uint64_t token, Homing answer, uint64_t now_us);
 
-  void Removed(const ChainHash& hash, uint64_t key, uint64_t now_us);
+  void Removed(const Namespace& name_space, const ChainHash& hash, uint64_t key, uint64_t now_us);
+  // Its blocks' keys are other ones when it is opened again.
+  void Forgotten(const Namespace& name_space);
   void Cleared(const Namespace& name_space);
   size_t open() const { return questions_.size(); }
 
@@ -89,6 +91,9 @@ class Homecoming {
   std::map<std::pair<std::string, Namespace>, uint64_t> empty_until_;
   std::map<std::string, Home> homes_;
   std::unordered_set<uint64_t> removed_;
+  std::set<Namespace> removed_in_;
+  bool overflowed_ =
+      false;  // more was removed than can be remembered: nothing is asked in this life any more
   std::set<Namespace> cleared_;
   bool distrust_ = false;  // more was cleared than can be remembered
 };

@@ -10,6 +10,7 @@
 
 #include "node/background.h"
 #include "node/durable_file.h"
+#include "node/homecoming.h"
 #include "node/node_record.h"
 #include "node/owner_thread.h"
 #include "node/slab_memory.h"
@@ -86,6 +87,7 @@ struct Node::Impl final : OwnerPort, transport::Acceptor {
   mutable std::mutex table_mutex;
   NodeTable table;
   std::mutex moved_mutex;
+  uint64_t moved_us = 0;
   MovedSlots moved;
   std::atomic<bool> brings_home{false};
   mutable std::mutex hand_over_mutex;
@@ -410,8 +412,12 @@ void Node::Accept() {
 void Node::Impl::FollowMoves(const NodeTable& before, const NodeTable& after) {
   if (!brings_home) return;
   const std::lock_guard lock(moved_mutex);
+  // What was removed is only remembered for so long.
+  const uint64_t now_us = transport::NowUs();
+  if (now_us - moved_us > Homecoming::kRememberUs) moved = {};
+  moved_us = now_us;
   moved = MovedSlots(moved, before, after, record.id);
-  owner->Call([this](Owner& state) { state.SetMoved(moved, transport::NowUs()); });
+  owner->Call([this](Owner& state) { state.SetMoved(moved, moved_us); });
 }
 
 void Node::SetTable(const NodeTable& table, bool came_new) {

@@ -106,6 +106,7 @@ void Owner::State::ForgetNamespace(uint32_t number) {
   if (ssd != nullptr) number_of_space.erase(record.ssd_space);
   --tenants.at(record.tenant).namespaces;
   DropTenantIfUnused(record.tenant);
+  homecoming.Forgotten(record.name_space);
   const uint32_t generation = record.generation + 1;
   record = NamespaceRecord{};
   record.generation = generation;
@@ -139,7 +140,7 @@ void Owner::State::OnRemove(Asker& asker, const Remove& body) {
   }
   for (const ChainHash& hash : body.hashes) {
     for (const uint16_t group : body.groups)
-      homecoming.Removed(hash, FingerprintOf(number, hash, group), now_us);
+      homecoming.Removed(name_spaces[number].name_space, hash, FingerprintOf(number, hash, group), now_us);
   }
   reply.removed += RemoveFromSsd(number, body);
   AddForward({0, name_spaces[number].name_space, false, body.groups, body.hashes});

@@ -214,6 +214,7 @@ EventPage Owner::State::ReadEvents(EventCursor* cursor, std::string_view tenant)
     }
   }
   page.next = cursor->next;
+  page.resumable = cursor->scan == EventCursor::Scan::kDone;
   page.complete = caught_up && cursor->scan == EventCursor::Scan::kDone;
   page.more = !page.complete;
   return page;

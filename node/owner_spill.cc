@@ -99,10 +99,23 @@ uint32_t Owner::State::SsdPiece(const BlockName& name, const Rectangle& rectangl
   return kNone;
 }
 
+// Of exactly this rectangle.
+uint32_t Owner::State::SsdRecord(const BlockName& name, const Rectangle& rectangle) const {
+  const NamespaceRecord& record = name_spaces[name.space.number];
+  if (name.space.generation != record.generation) return kNone;
+  uint32_t i = ssd->First(record.ssd_space, name.hash, name.group);
+  while (i != kNone && !(ssd->entry(i).rectangle == rectangle)) i = ssd->Next(i);
+  return i;
+}
+
 bool Owner::State::SpillPiece(uint32_t victim) {
   Entry& e = index[victim];
   const uint64_t payload_bytes = index.place(victim).payload_bytes;
   const BlockName name{e.space, e.hash, e.group};
+  if (e.space.generation != name_spaces[e.space.number].generation) {
+    Leave(victim, Presence::kCleared);  // a clear that is still being swept
+    return false;
+  }
   if (Expired(e.space.number, index.place(victim).born_s)) {
     Expire(victim);
     return false;
@@ -151,9 +164,20 @@ bool Owner::State::SpillPiece(uint32_t victim) {
 
 void Owner::State::WritePending() {
   while (!spill_pending.empty()) {
-    const size_t taken = ssd->Write(spill_pending);
+    size_t taken = ssd->Write(spill_pending);
+    // What no disk will ever take ends here: answers may wait for it. So does a piece that rots while it
+    // waits.
+    const bool lost = taken == 0 && ssd->Lost();
+    if (lost) taken = spill_pending.size();
+    const bool rotten = taken == 0 && !HeaderOf(static_cast<uint32_t>(spill_pending.front().token)).ok();
+    if (rotten) taken = 1;
     if (taken == 0) return;
+    const std::vector<ssd::TierPiece> gone(spill_pending.begin(),
+                                           spill_pending.begin() + static_cast<std::ptrdiff_t>(taken));
     spill_pending.erase(spill_pending.begin(), spill_pending.begin() + static_cast<std::ptrdiff_t>(taken));
+    for (const ssd::TierPiece& piece : gone) {
+      if (lost || rotten) OnWritten(piece.token, false);
+    }
   }
 }
 
@@ -185,7 +209,7 @@ void Owner::State::OnWritten(uint64_t token, bool stored) {
     }
   } else if (stored) {
     // It left while it was being written: what is on SSD now goes too.
-    const uint32_t cold = SsdPiece({e.space, e.hash, e.group}, e.rectangle);
+    const uint32_t cold = SsdRecord({e.space, e.hash, e.group}, e.rectangle);
     if (cold != kNone) RemoveCold(cold, Presence::kRemoved);
   }
   if (const auto removed = removed_on_its_way.find(entry); removed != removed_on_its_way.end()) {

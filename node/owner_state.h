@@ -355,6 +355,7 @@ struct Owner::State : private ssd::TierSink {
   void WritePending();
   uint32_t ColdestPiece(uint32_t tenant = 0);
   uint32_t SsdPiece(const BlockName& name, const Rectangle& rectangle) const;
+  uint32_t SsdRecord(const BlockName& name, const Rectangle& rectangle) const;
   void OnWritten(uint64_t token, bool stored) override;
 
   // owner_cold.cc: SSD -> memory

@@ -26,7 +26,7 @@ void Core::ArmLate(GetOperation* get, uint64_t at_us) {
 
 void Core::OnLate(GetOperation* get) {
   if (get->ending || get->halted) return;
-  const uint64_t patience_us = (get->deadline_us - get->begin_us) / 4;
+  const uint64_t patience_us = std::max<uint64_t>((get->deadline_us - get->begin_us) / 4, 1);
   uint64_t next_us = now_us_ + patience_us;
   std::vector<uint32_t> again;
   const std::vector<Call*> calls = get->calls;  // Forget changes it

@@ -147,14 +147,14 @@ Status FileDisk::MakeIndexRoom(std::vector<std::string>* remarks) {
       return Invalid("ssd: cannot look at " + directory_.path() + ": " + std::strerror(errno));
     }
     if (fs.f_bavail * fs.f_frsize >= kIndexRoomBytes) break;
-    if (there.empty()) {
+    // A file system may show later what it has got back: not everything for nothing.
+    if (there.empty() || given * segment_bytes() > 2 * kIndexRoomBytes) {
       return Invalid("ssd: " + directory_.path() + " is full, and its index needs " +
                      std::to_string(kIndexRoomBytes >> 20) +
                      " MiB; free space there, or take it out of --ssd");
     }
-    unlink(directory_.SegmentPath(there.back()).c_str());
+    if (unlink(directory_.SegmentPath(there.back()).c_str()) == 0) ++given;
     there.pop_back();
-    ++given;
   }
   if (given != 0) {
     remarks->push_back(directory_.path() + " was full: " + std::to_string(given) +

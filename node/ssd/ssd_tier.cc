@@ -294,4 +294,8 @@ std::string SsdTier::CheckInvariants() const {
   return {};
 }
 
+bool SsdTier::Lost() const {
+  return std::all_of(disks_.begin(), disks_.end(), [](const DiskState& disk) { return disk.lost; });
+}
+
 }  // namespace larder::node::ssd

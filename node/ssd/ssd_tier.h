@@ -103,6 +103,7 @@ class SsdTier {
   // Pieces of a key that can be read, one after the other; kNone ends.
   uint32_t First(uint32_t space, const ChainHash& hash, uint16_t group) const;
   uint32_t Next(uint32_t entry) const;
+  bool Lost() const;  // every disk: nothing will be written any more
   const SsdEntry& entry(uint32_t number) const { return index_[number]; }
   const SsdTimes& times(uint32_t number) const { return index_.times(number); }
   // Who wrote it (WriterTag), 0 when only the record itself says it.

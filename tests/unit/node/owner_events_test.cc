@@ -278,6 +278,22 @@ TEST(OwnerEventsOf, TheEnginesOwnHashesAreTold) {
   EXPECT_EQ(snapshot->present[0].constituents, expected);
 }
 
+// A follower that lost its stream in mid-snapshot was told that what it had was complete.
+TEST(OwnerEventsOf, ASnapshotUnderWayCannotBeGoneOnWith) {
+  Rig rig;
+  for (uint64_t key = 1; key <= 10; ++key) rig.test.Put(rig.session, rig.number, {key, 4096, {0, 2, 0, 2}});
+  EventCursor cursor;
+  bool complete = false;
+  for (int page = 0; page < 100 && !complete; ++page) {
+    const Result<EventPage> told = rig.test.owner->ReadEvents(&cursor, "");
+    ASSERT_TRUE(told.ok());
+    complete = told->complete;
+    EXPECT_EQ(told->resumable, cursor.scan == EventCursor::Scan::kDone);
+    EXPECT_TRUE(told->resumable || !complete);
+  }
+  EXPECT_TRUE(complete);
+}
+
 TEST(OwnerEventsOf, ANodeWithoutEventsSaysSo) {
   OwnerOptions options;
   options.events_max = 0;

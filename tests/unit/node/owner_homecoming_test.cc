@@ -135,6 +135,35 @@ TEST(JoinWithTtl, BlocksOfATenantWithATtlStayWhereTheyAre) {
   EXPECT_TRUE(segments.empty());
 }
 
+// More than can be remembered was removed: a later change of the table must not bring any of it back.
+TEST(JoinAndRemove, MoreThanCanBeRememberedEndsTheAsking) {
+  JoiningPair pair;
+  Homecoming home(1);
+  const Namespace space{};
+  const ChainHash moved = HashOf(pair.Key(0));
+  home.SetMoved(pair.moved, 1);
+  EXPECT_NE(home.Previous(space, moved, 1'000'000, 2), nullptr);
+  for (uint64_t key = 0; key <= Homecoming::kNotesMax; ++key) home.Removed(space, moved, key, 2);
+  EXPECT_EQ(home.Previous(space, moved, 1'000'000, 3), nullptr);
+  home.SetMoved(pair.moved, 4);
+  EXPECT_EQ(home.Previous(space, moved, 1'000'000, 5), nullptr);
+}
+
+// The keys of a namespace that is opened again are other ones than those that were noted.
+TEST(JoinAndRemove, ANamespaceThatWasForgottenAfterARemoveIsNotAskedFor) {
+  JoiningPair pair;
+  Homecoming home(1);
+  Namespace space{}, other{};
+  other.bytes[0] = std::byte{1};
+  const ChainHash moved = HashOf(pair.Key(0));
+  home.SetMoved(pair.moved, 1);
+  home.Removed(space, moved, 7, 2);
+  home.Forgotten(space);
+  home.Forgotten(other);
+  EXPECT_EQ(home.Previous(space, moved, 8, 3), nullptr);
+  EXPECT_NE(home.Previous(other, moved, 8, 3), nullptr);
+}
+
 TEST_F(Joining, AMatchWaitsForWhatComesHomeAndThenHits) {
   PutThere(Key(0), 7);
   const uint64_t id = SendMatch({Key(0)});

@@ -383,6 +383,51 @@ TEST(OwnerSsd, AnsweredMeansGoneAlsoWhereACrashComesRightAfter) {
   rig.test->Check();
 }
 
+// The node never became idle again, and no later remove or clear was answered.
+TEST(OwnerSsd, ARemoveIsAnsweredWhereTheLastDiskIsLostBeforeTheWrite) {
+  Rig rig;
+  rig.disk->faults.done_percent = 0;  // until what waits for the disk waits here
+  uint64_t key = 0;
+  for (; key < 120; rig.test->now_us += 1000) (void)rig.test->Put(rig.session, rig.number, rig.Block(++key));
+  ASSERT_GT(rig.stats().spilling_bytes, 0u);
+  Remove remove{rig.number, {0}, {}};
+  for (uint64_t each = 1; each <= key; ++each) remove.hashes.push_back(HashOf(each));
+  const uint64_t id = rig.test->Send(rig.session, Verb::kRemove, remove);
+  EXPECT_FALSE(rig.test->Answered(rig.session, id));
+  rig.disk->faults.done_percent = 60;
+  rig.disk->faults.write_error_percent = 100;
+  rig.test->RunDisks(400);
+  EXPECT_EQ(rig.stats().ssd.disks_lost, 1u);
+  EXPECT_TRUE(rig.test->Answered(rig.session, id));
+  EXPECT_EQ(rig.stats().spilling_bytes, 0u);
+  EXPECT_TRUE(rig.test->owner->Idle());
+  rig.test->Check();
+}
+
+// It was written under the namespace as it is after the clear: matches called it a hit, puts were told
+// `exists`.
+TEST(OwnerSsd, WhatAClearHasHiddenIsNotWrittenAsIfItWereNew) {
+  OwnerOptions options;
+  options.memory_bytes = 16 << 20;
+  Rig rig(options);
+  const auto small = [](uint64_t key) { return Spec{key, 4096, {}, static_cast<uint32_t>(key)}; };
+  for (uint64_t key = 1; key <= 2500; ++key) {
+    rig.test->now_us += 100;
+    ASSERT_EQ(rig.test->Put(rig.session, rig.number, small(key)), PutState::kStored) << key;
+  }
+  rig.test->Send(rig.session, Verb::kClear, Clear{rig.number});
+  for (uint64_t key = 10'001; key <= 13'000; ++key) {
+    rig.test->now_us += 100;
+    (void)rig.test->Put(rig.session, rig.number, small(key));
+    if (key % 16 == 0) rig.test->RunDisks(1);
+  }
+  rig.test->RunDisks(300);
+  for (uint64_t key = 1; key <= 2500; ++key) {
+    ASSERT_FALSE(IsHit(rig.test->MatchOne(rig.session, rig.number, small(key)))) << key;
+  }
+  rig.test->Check();
+}
+
 TEST(OwnerSsd, WhatIsRemovedWhileItComesUpDoesNotComeBack) {
   Rig rig;
   rig.Put(1, 200);

@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping
 
 from larder_kv.engine import weights
-from larder_kv.engine.model import UnservedError
 
 
 LOOK_S = 1.0  # how often an answer looks at the files
@@ -50,8 +49,9 @@ class Models:
                 model.look_at = now + LOOK_S
                 self._look(name, model)
             else:
-                model.finding = True
+                model.look_at = now + RETRY_S  # should no thread be left for it
                 threading.Thread(target=self._find, args=(name, model), name="larder-weights", daemon=True).start()
+                model.finding = True
             return model.digest
 
     def _look(self, name: str, model: _Model) -> None:
@@ -73,7 +73,7 @@ class Models:
             place = weights.locate(self._places.get(name, name))
             stamp = weights.stamp(place)
             found = weights.digest(place)
-        except (UnservedError, OSError) as error:
+        except Exception as error:  # whatever it is: without a digest nothing is kept
             self._log.warning(
                 'Larder: nothing is kept of model "%s": %s; or say in adapter_params where they are: '
                 '"weights": {"%s": "/path/of/its/weights"}',

@@ -215,6 +215,7 @@ class SchedulerSide:
                 self._loads.append(
                     Job(request.request_id, (state.lora, self._epoch), runs, external_tokens, deadline, not self._async)
                 )
+                self._end_loading(state)
                 state.loading, state.lookup = state.lookup, None
                 state.loads_open += self._ranks
             chunks = -(-tokens // self._geometry.chunk_tokens)
