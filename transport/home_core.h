@@ -3,12 +3,10 @@
 // Over loopback the sender's core does the receiver's half of the protocol, too. Where both run on one core
 // the bytes are still in its cache when they are copied out: 0.20 CPU s a GiB, against 0.33 from core to
 // core. The scheduler doesn't know that, and moves one of the two to any core that is idle for a moment. So
-// the thread whose side accepted the connection settles on a core, and the other side's follows it there, for
-// as long as large messages move. A thread never runs where its affinity did not allow it before, and gets
-// that affinity back when it is idle.
+// the thread of the side that dialed goes after the other's, now and then. It is not kept there: threads that
+// were (the first version did that) waited for their core while others were idle, and three nodes with their
+// SSDs on two cores fell behind.
 #pragma once
-
-#include <sched.h>
 
 #include <cstdint>
 
@@ -17,27 +15,15 @@ namespace larder::transport {
 // Of one thread; all calls are its own.
 class HomeCore {
  public:
-  // The `at`th of `of` threads that settle on different cores, where there are enough.
-  HomeCore(uint32_t at, uint32_t of) : at_(at), of_(of) {}
-  // Stays on one of its cores, the nearest to where it is. Every kStayUs the scheduler may choose once more.
-  void Settle(uint64_t now_us);
-  // Goes to `core`, at most every kHoldUs: peers on several cores must not send it round.
-  void Follow(int core, uint64_t now_us);
-  bool staying() const { return core_ >= 0; }
-  void Release();
+  // Goes to `core`, if the thread is elsewhere, its affinity allows it, and it has not gone anywhere for
+  // kHoldUs (peers on several cores must not send it round). That affinity stays as it is. Says whether it
+  // went.
+  bool Follow(int core, uint64_t now_us);
 
-  static constexpr uint64_t kHoldUs = 5'000;
-  static constexpr uint64_t kStayUs = 2'000'000;
-  static constexpr uint64_t kFreeUs = 4'000;  // at least a tick of the scheduler
+  static constexpr uint64_t kHoldUs = 2'000;
 
  private:
-  bool NoteAllowed();
-  void StayOn(int core, uint64_t now_us);
-
-  const uint32_t at_, of_;
-  int core_ = -1;
-  uint64_t since_us_ = 0, free_until_us_ = 0;
-  cpu_set_t allowed_{};  // while staying: what the thread's affinity was before
+  uint64_t went_us_ = 0;
 };
 
 }  // namespace larder::transport

@@ -14,13 +14,11 @@ namespace larder::transport {
 
 namespace {
 constexpr int kEventsMax = 64;
-constexpr int kIdleMs = 20;  // then a loop is free to run on any core again
-}  // namespace
+}
 
 thread_local const Loop* Loop::this_loop_ = nullptr;
 
-Loop::Loop(uint32_t spin_us, uint32_t at, uint32_t of)
-    : spin_us_(spin_us), scratch_(new std::byte[kScratchBytes]), home_core_(at, of) {}
+Loop::Loop(uint32_t spin_us) : spin_us_(spin_us), scratch_(new std::byte[kScratchBytes]) {}
 
 Loop::~Loop() {
   Stop();
@@ -234,12 +232,7 @@ void Loop::Wait() {
     const uint64_t wait_us = first_us > now_us ? first_us - now_us : 0;
     timeout_ms = static_cast<int>(std::min<uint64_t>((wait_us + 999) / 1000, 60'000));
   }
-  if (!PrepareSleep()) {
-    Poll(0);
-    return;
-  }
-  const bool look = home_core_.staying() && (timeout_ms < 0 || timeout_ms > kIdleMs);
-  if (Poll(look ? kIdleMs : timeout_ms) == 0 && look) home_core_.Release();
+  Poll(PrepareSleep() ? timeout_ms : 0);
 }
 
 void Loop::ThreadMain() {

@@ -50,8 +50,7 @@ class Source {
 
 class Loop {
  public:
-  // The `at`th of `of` loops that share work.
-  explicit Loop(uint32_t spin_us, uint32_t at = 0, uint32_t of = 1);
+  explicit Loop(uint32_t spin_us);
   ~Loop();
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;

@@ -20,16 +20,21 @@ StreamConnection::~StreamConnection() {
 }
 
 void StreamConnection::Wake() {
+  Loop* loop = nullptr;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (place_ == Place::kBetween) return;  // its first turn over there looks at everything
-    if (!loop_->InLoop()) {
-      if (!wake_pending_) loop_->Post(shared_from_this());
+    loop = loop_;
+    if (!loop->InLoop()) {
+      if (wake_pending_) return;
       wake_pending_ = true;
-      return;
     }
   }
-  if (!in_turn_ && state_ != State::kNew && state_ != State::kClosed) loop_->Again(this);
+  if (loop->InLoop()) {
+    if (!in_turn_ && state_ != State::kNew && state_ != State::kClosed) loop->Again(this);
+  } else {
+    loop->Post(shared_from_this());  // not with the mutex held: whom it wakes wants that
+  }
 }
 
 bool StreamConnection::Run(std::function<void()> work) {
@@ -37,10 +42,19 @@ bool StreamConnection::Run(std::function<void()> work) {
   auto guarded = [self = shared_from_this(), work = std::move(work)] {
     if (!self->closing()) work();
   };
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (place_ == Place::kSettled) return loop_->Post(std::move(guarded));
-  waiting_runs_.push_back(std::move(guarded));
-  return true;
+  Loop* loop = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (place_ != Place::kSettled) {
+      waiting_runs_.push_back(std::move(guarded));
+      return true;
+    }
+    loop = loop_;
+    posting_runs_++;
+  }
+  const bool posted = loop->Post(std::move(guarded));
+  posting_runs_--;
+  return posted;
 }
 
 void StreamConnection::SetBatch(bool batch) {

@@ -26,7 +26,7 @@ struct StreamShared {
   explicit StreamShared(const TransportOptions& o) : options(o) {}
   virtual ~StreamShared() = default;
   const TransportOptions options;
-  std::vector<std::shared_ptr<Loop>> loops;  // all of the transport's; unchanged once it has started
+  std::vector<std::unique_ptr<Loop>> loops;  // all of the transport's; unchanged once it has started
   std::atomic<uint64_t> connections{0}, sent_messages{0}, received_messages{0}, sent_bytes{0},
       received_bytes{0}, refused_messages{0}, protocol_errors{0}, stalled_closed{0};
 };
@@ -157,16 +157,16 @@ class StreamConnection : public Connection,
 
   void ForgetLoads();
   void MoveTo(Loop* target);
-  void Leave(Loop* target);
+  void Leave(Loop* target, bool runs_are_in);
   void Arrive();
 
   const std::shared_ptr<StreamShared> shared_;
-  Loop* loop_;  // of shared_->loops; changed with the mutex held. Its own thread and that of a turn may read
-                // it without
+  Loop* loop_;  // of shared_->loops; changed between two turns, with the mutex held
 
   std::mutex mutex_;  // guards the next block
   Place place_ = Place::kSettled;
   std::vector<std::function<void()>> waiting_runs_;
+  std::atomic<int> posting_runs_{0};  // Run is about to post to loop_; only lessened without the mutex
   std::deque<Queued> queue_;
   uint64_t queued_header_bytes_ = 0;
   uint64_t queue_expire_us_ = kNever;  // no later than the first expiry in the queue

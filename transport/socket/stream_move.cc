@@ -49,12 +49,17 @@ void StreamConnection::CountMoved(size_t bytes) {
 void StreamConnection::MoveTo(Loop* target) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (place_ != Place::kSettled) return;
-  const bool posted = loop_->Post([self = shared_from_this(), target] { self->Leave(target); });
+  const bool posted = loop_->Post([self = shared_from_this(), target] { self->Leave(target, false); });
   if (posted) place_ = Place::kLeaving;
 }
 
-void StreamConnection::Leave(Loop* target) {
+// runs_are_in: all that Run has given to this loop lies before this in its mailbox.
+void StreamConnection::Leave(Loop* target, bool runs_are_in) {
   Loop* const from = loop_;
+  if (!runs_are_in) {
+    const bool in = posting_runs_ == 0;
+    if (from->Post([self = shared_from_this(), target, in] { self->Leave(target, in); })) return;
+  }
   const bool open = state_ == State::kOpen;
   if (open) {
     from->Unwatch(fd_);

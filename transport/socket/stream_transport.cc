@@ -64,8 +64,7 @@ StreamTransport::~StreamTransport() {
 Error StreamTransport::Start() {
   const int threads = std::max(1, shared_->options.threads);
   for (int i = 0; i < threads; i++) {
-    shared_->loops.push_back(
-        std::make_shared<Loop>(shared_->options.spin_us, uint32_t(i), uint32_t(threads)));
+    shared_->loops.push_back(std::make_unique<Loop>(shared_->options.spin_us));
     const Error error = shared_->loops.back()->Start();
     if (!error.ok()) return error;
   }

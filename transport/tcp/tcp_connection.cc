@@ -111,16 +111,14 @@ size_t TcpConnection::ReceivePayload(size_t step_bytes, bool* drained) {
 // came on the core of who sent it, but on the sending side some are our own.
 void TcpConnection::KeepTogether(size_t bytes, uint64_t message_bytes, bool sent) {
   CountMoved(bytes);
-  if (!within_host_ || message_bytes < kTogetherMessageBytes) return;
+  if (!within_host_ || !dialed() || message_bytes < kTogetherMessageBytes) return;
   moved_bytes_ += bytes;
   if (moved_bytes_ < kTogetherBytes) return;
   moved_bytes_ = 0;
-  HomeCore& home = loop().home_core();
-  if (!dialed()) return home.Settle(NowUs());
   int core = -1;
   socklen_t size = sizeof(core);
   if (getsockopt(fd(), SOL_SOCKET, SO_INCOMING_CPU, &core, &size) != 0) return;
-  if (!sent || core != sched_getcpu()) home.Follow(core, NowUs());
+  if (!sent || core != sched_getcpu()) loop().home_core().Follow(core, NowUs());
 }
 
 size_t TcpConnection::DiscardPayload(size_t step_bytes, bool* drained) {

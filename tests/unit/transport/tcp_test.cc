@@ -182,33 +182,30 @@ TEST(Tcp, BusyConnectionsThatMetOnOneThreadPart) {
     EXPECT_TRUE(WaitFor(fixture, [&] { return handlers[busy]->sent_count() == kMessages; }));
 }
 
-// Threads that were made to stay on a core get their affinity back once nothing moves any more.
-TEST(Tcp, ThreadsStayOnOneCoreOnlyWhileTheyMovePayload) {
+// The first version kept both threads on one core while they moved payload, although others were idle: nodes
+// with an SSD fell behind on a machine of two.
+TEST(Tcp, ThreadsThatMovePayloadMayStillRunAnywhere) {
   TcpFixture fixture;
   Pair pair(fixture);
   pair.Open();
   const std::vector<std::byte> payload = Pattern(3, 8 << 20);
-  ASSERT_EQ(pair.connection->Send(Parcel("large", payload, 1, 8 << 20, 1)), Failure::kNone);
-  ASSERT_TRUE(WaitFor(fixture, [&] { return pair.peer()->received() == 1; }));
   cpu_set_t ours;
   ASSERT_EQ(sched_getaffinity(0, sizeof(ours), &ours), 0);
-  std::atomic<int> same{0};
-  for (const auto& connection : {pair.connection, pair.peer_connection()}) {
-    const auto free = [&] {
-      std::atomic<int> count{-1};
+  for (size_t i = 1; i <= 8; i++) {
+    ASSERT_EQ(pair.connection->Send(Parcel("large", payload, 1, 8 << 20, i)), Failure::kNone);
+    ASSERT_TRUE(WaitFor(fixture, [&] { return pair.peer()->received() == i; }));
+    for (const auto& connection : {pair.connection, pair.peer_connection()}) {
+      std::atomic<int> same{-1};
       connection->Run([&] {
         cpu_set_t theirs;
         CPU_ZERO(&theirs);
         sched_getaffinity(0, sizeof(theirs), &theirs);
-        count = CPU_EQUAL(&theirs, &ours) ? 1 : 0;
+        same = CPU_EQUAL(&theirs, &ours) ? 1 : 0;
       });
-      std::this_thread::sleep_for(
-          std::chrono::milliseconds(100));  // without news for longer than a loop waits
-      return count == 1;
-    };
-    if (WaitFor(fixture, free)) same++;
+      ASSERT_TRUE(WaitFor(fixture, [&] { return same != -1; }));
+      EXPECT_EQ(same, 1);
+    }
   }
-  EXPECT_EQ(same, 2);
 }
 
 TEST(Tcp, MutatedStreamsCloseOnlyThemselves) {
