@@ -47,11 +47,7 @@ void Owner::State::OnGet(Asker& asker, const Get& body) {
   }
   if (MayAsk(asker)) {
     std::vector<BlockRef> wanted;
-    for (const BlockRef& ref : body.blocks) {
-      const uint32_t first = index.Find(SpaceOf(number), ref.hash, ref.group);
-      if (Covered(number, ref.hash, ref.group, first, ref.rectangle)) continue;
-      NoteWanted(number, ref, WhyMissing(number, ref.hash, ref.group, first), &wanted);
-    }
+    for (const BlockRef& ref : body.blocks) NoteMissing(number, ref, &wanted);
     if (!wanted.empty() && SetAside(asker, number, wanted, Get(body))) return;
   }
   if (asker.move_bytes == 0) {

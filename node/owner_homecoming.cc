@@ -17,6 +17,12 @@ bool Owner::State::MayAsk(const Asker& asker) const {
   return homecoming.active(now_us) && !asker.asked && asker.move_bytes == 0 && !draining && !rules.bypass;
 }
 
+void Owner::State::NoteMissing(uint32_t number, const BlockRef& ref, std::vector<BlockRef>* wanted) {
+  const uint32_t first = index.Find(SpaceOf(number), ref.hash, ref.group);
+  if (Covered(number, ref.hash, ref.group, first, ref.rectangle)) return;
+  NoteWanted(number, ref, WhyMissing(number, ref.hash, ref.group, first), wanted);
+}
+
 // A miss that another node may be able to mend.
 void Owner::State::NoteWanted(uint32_t number, const BlockRef& ref, Presence why,
                               std::vector<BlockRef>* wanted) {

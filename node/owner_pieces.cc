@@ -156,13 +156,13 @@ void Owner::State::EndPin(Session* session, uint64_t handle) {
 }
 
 void Owner::State::DropPin(const SoftPin& pin) {
+  tenants.at(pin.tenant).pinned_bytes -= pin.bytes;  // what is freed below may be the last of the tenant
   for (const uint32_t entry : pin.entries) {
     Entry& e = index[entry];
     LARDER_CHECK(e.soft_pins > 0);
     --e.soft_pins;
     if (e.hidden != 0 && !e.pinned()) FreeEntry(entry);
   }
-  tenants.at(pin.tenant).pinned_bytes -= pin.bytes;
 }
 
 Result<BlockHeader> Owner::State::HeaderOf(uint32_t entry) const {

@@ -9,9 +9,10 @@ namespace larder::node {
 
 namespace {
 constexpr uint32_t kClassesAsked = 16;  // when the coldest class has nothing that may leave
-constexpr uint32_t kSsdLooks = 4096;    // records looked at for one that may leave; a tenth of a millisecond
+constexpr uint32_t kSsdLooks = 4096;    // records looked at for one piece that goes down; a tenth of a ms
 constexpr uint32_t kSsdSample = 16;     // of the tenant's: the coldest of so many goes
-constexpr uint32_t kSsdLeaves = 64;     // for one piece that goes down
+constexpr uint64_t kSearchPauseUs =
+    100'000;  // after a search that found none: a tenant whose records are rare
 }  // namespace
 
 void Owner::State::Charge(uint32_t tenant, uint64_t slot_bytes) {
@@ -119,15 +120,20 @@ uint64_t Owner::State::SsdBytesOf(uint32_t tenant) const {
 
 // Makes room for a piece of the tenant on SSD: its own cold records leave. False: there is none.
 bool Owner::State::TakeSsdQuota(uint32_t number, uint64_t payload_bytes) {
-  const Tenant& tenant = tenants.at(number);
+  Tenant& tenant = tenants.at(number);
   const uint64_t quota = tenant.limits.ssd_quota_bytes;
   if (quota == TenantLimits::kNoQuota) return true;
   const uint64_t coming = payload_bytes + tenant.spilling_bytes;
   if (coming > quota) return false;
   uint64_t used = SsdBytesOf(number);
-  for (uint32_t i = 0; used > quota - coming; ++i) {
-    const uint32_t cold = i < kSsdLeaves ? ColdOnSsd(number) : kNone;
-    if (cold == kNone) return false;
+  uint32_t looks = std::min(kSsdLooks, ssd->entry_bound());
+  if (used > quota - coming && now_us < tenant.search_ssd_us) return false;
+  while (used > quota - coming) {
+    const uint32_t cold = ColdOnSsd(number, &looks);
+    if (cold == kNone) {
+      tenant.search_ssd_us = now_us + kSearchPauseUs;
+      return false;
+    }
     const ssd::SsdEntry& e = ssd->entry(cold);
     used -= e.payload_bytes;
     ++counts.ssd_evicted_for_quota;
@@ -140,11 +146,9 @@ bool Owner::State::TakeSsdQuota(uint32_t number, uint64_t payload_bytes) {
 }
 
 // There is no order of records of a tenant; a sample stands for it, taken in turns.
-uint32_t Owner::State::ColdOnSsd(uint32_t tenant) {
+uint32_t Owner::State::ColdOnSsd(uint32_t tenant, uint32_t* looks) {
   uint32_t coldest = kNone;
-  uint32_t seen = 0;
-  const uint32_t looks = std::min(kSsdLooks, ssd->entry_bound());
-  for (uint32_t i = 0; i < looks && seen < kSsdSample; ++i) {
+  for (uint32_t seen = 0; *looks > 0 && seen < kSsdSample; --*looks) {
     if (quota_next_ssd >= ssd->entry_bound()) quota_next_ssd = 0;
     const uint32_t cold = quota_next_ssd++;
     if (!ssd->Readable(cold)) continue;

@@ -36,6 +36,7 @@ void Owner::State::Spill() {
 // its own free as the node keeps its share.
 void Owner::State::SpillClass(uint32_t class_number) {
   const Arena::Class& c = arena.classes()[class_number];
+  if (!spill_pending.empty()) return;
   if (!c.live || arena.SpareBytes() >= arena.SmallestSlabBytes(c.shape)) return;
   if (spilling_slots.size() < policies.size()) spilling_slots.resize(policies.size());
   const auto share = [&](uint32_t percent) { return std::max<uint64_t>(c.slots * percent / 100, 1); };
@@ -172,12 +173,11 @@ void Owner::State::WritePending() {
     const bool rotten = taken == 0 && !HeaderOf(static_cast<uint32_t>(spill_pending.front().token)).ok();
     if (rotten) taken = 1;
     if (taken == 0) return;
-    const std::vector<ssd::TierPiece> gone(spill_pending.begin(),
-                                           spill_pending.begin() + static_cast<std::ptrdiff_t>(taken));
-    spill_pending.erase(spill_pending.begin(), spill_pending.begin() + static_cast<std::ptrdiff_t>(taken));
-    for (const ssd::TierPiece& piece : gone) {
-      if (lost || rotten) OnWritten(piece.token, false);
-    }
+    const auto end = spill_pending.begin() + static_cast<std::ptrdiff_t>(taken);
+    std::vector<ssd::TierPiece> failed;
+    if (lost || rotten) failed.assign(spill_pending.begin(), end);
+    spill_pending.erase(spill_pending.begin(), end);
+    for (const ssd::TierPiece& piece : failed) OnWritten(piece.token, false);
   }
 }
 

@@ -64,6 +64,7 @@ struct Tenant {
   uint64_t used_bytes = 0;      // slots of its pieces, pinned ones that left included, and of its tickets
   uint64_t spilling_bytes = 0;  // of them, on their way to SSD
   uint64_t last_slot_bytes = 0;
+  uint64_t search_ssd_us = 0;  // none of its records were found; not looked for again before
 };
 
 struct NamespaceRecord {
@@ -305,7 +306,7 @@ struct Owner::State : private ssd::TierSink {
   void SpillCrowded();
   uint64_t SsdBytesOf(uint32_t tenant) const;
   bool TakeSsdQuota(uint32_t tenant, uint64_t payload_bytes);
-  uint32_t ColdOnSsd(uint32_t tenant);
+  uint32_t ColdOnSsd(uint32_t tenant, uint32_t* looks);
   void DropTenantIfUnused(uint32_t number);
   TenantStats& CountsOf(uint32_t tenant);
   std::vector<TenantStats> TenantCounts() const;
@@ -386,6 +387,7 @@ struct Owner::State : private ssd::TierSink {
 
   // owner_homecoming.cc
   bool MayAsk(const Asker& asker) const;
+  void NoteMissing(uint32_t number, const BlockRef& ref, std::vector<BlockRef>* wanted);
   void NoteWanted(uint32_t number, const BlockRef& ref, Presence why, std::vector<BlockRef>* wanted);
   uint32_t AskAll(const Asker& asker, uint32_t number, std::span<const BlockRef> wanted, uint64_t waiter);
   bool SetAside(const Asker& asker, uint32_t number, std::span<const BlockRef> wanted,

@@ -27,11 +27,7 @@ void Owner::State::OnWait(Asker& asker, Wait&& body) {
     // Nobody is held up by it: what comes wakes the wait.
     std::vector<BlockRef> wanted;
     for (const ChainHash& hash : body.hashes) {
-      for (const uint16_t group : body.groups) {
-        const uint32_t first = index.Find(SpaceOf(number), hash, group);
-        if (Covered(number, hash, group, first, body.rectangle)) continue;
-        NoteWanted(number, {hash, group, body.rectangle}, WhyMissing(number, hash, group, first), &wanted);
-      }
+      for (const uint16_t group : body.groups) NoteMissing(number, {hash, group, body.rectangle}, &wanted);
       if (wanted.size() >= kAsideKeysOfOne) break;
     }
     if (AskAll(asker, number, wanted, 0) != 0) outbox->OnQuestions();

@@ -31,14 +31,26 @@ Failure FailureOfErrno(int error) {
   }
 }
 
+namespace {
+// Of a connected socket; false: not known.
+bool EndsOf(int fd, SocketAddress* here, SocketAddress* there) {
+  here->bytes = there->bytes = sizeof(sockaddr_storage);
+  return getsockname(fd, reinterpret_cast<sockaddr*>(&here->storage), &here->bytes) == 0 &&
+         getpeername(fd, reinterpret_cast<sockaddr*>(&there->storage), &there->bytes) == 0 &&
+         here->storage.ss_family == there->storage.ss_family;
+}
+}  // namespace
+
+bool IsConnectedToItself(int fd) {
+  SocketAddress here, there;
+  if (!EndsOf(fd, &here, &there)) return false;
+  const bool internet = here.storage.ss_family == AF_INET || here.storage.ss_family == AF_INET6;
+  return internet && here.bytes == there.bytes && memcmp(&here.storage, &there.storage, here.bytes) == 0;
+}
+
 bool IsWithinHost(int fd) {
   SocketAddress here, there;
-  here.bytes = there.bytes = sizeof(sockaddr_storage);
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&here.storage), &here.bytes) != 0 ||
-      getpeername(fd, reinterpret_cast<sockaddr*>(&there.storage), &there.bytes) != 0 ||
-      here.storage.ss_family != there.storage.ss_family) {
-    return false;
-  }
+  if (!EndsOf(fd, &here, &there)) return false;
   if (here.storage.ss_family == AF_INET) {
     const auto* a = reinterpret_cast<const sockaddr_in*>(&here.storage);
     const auto* b = reinterpret_cast<const sockaddr_in*>(&there.storage);

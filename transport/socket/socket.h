@@ -19,6 +19,8 @@ struct SocketAddress {
 std::string ErrnoText(int error);
 // Whether a TCP socket's two ends have one address.
 bool IsWithinHost(int fd);
+// A connect to a free port of the ephemeral range may meet itself (a simultaneous open).
+bool IsConnectedToItself(int fd);
 // What a failed connect or a broken connection means.
 Failure FailureOfErrno(int error);
 

@@ -157,20 +157,6 @@ bool StreamConnection::TryConnect() {
   return false;
 }
 
-namespace {
-// A connect to a free port of the ephemeral range may meet itself (a simultaneous open).
-bool IsConnectedToItself(int fd) {
-  SocketAddress here, there;
-  here.bytes = there.bytes = sizeof(sockaddr_storage);
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&here.storage), &here.bytes) != 0 ||
-      getpeername(fd, reinterpret_cast<sockaddr*>(&there.storage), &there.bytes) != 0) {
-    return false;
-  }
-  const bool internet = here.storage.ss_family == AF_INET || here.storage.ss_family == AF_INET6;
-  return internet && here.bytes == there.bytes && memcmp(&here.storage, &there.storage, here.bytes) == 0;
-}
-}  // namespace
-
 void StreamConnection::FinishConnect(uint32_t events) {
   if ((events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) == 0 || fd_ < 0) return;
   int error = 0;

@@ -8,14 +8,8 @@ namespace {
 
 constexpr size_t kHomeBlockBytes = 8192;
 
-const std::vector<Credential> kHomeCredentials = {{"one", "0123456789abcdef", ""},
-                                                  {"two", "fedcba9876543210", ""}};
-
-NodeOptions HomeNode(const std::string& id, const std::vector<Credential>& credentials, uint32_t weight = 1) {
-  NodeOptions options = SmallNode();
+NodeOptions WithWeight(NodeOptions options, uint32_t weight) {
   options.weight = weight;
-  options.node_id = id;
-  options.credentials = credentials;
   return options;
 }
 
@@ -23,8 +17,8 @@ NodeOptions HomeNode(const std::string& id, const std::vector<Credential>& crede
 struct Homes {
   // `old_weight` is what it says of itself; the table has it otherwise.
   explicit Homes(const std::vector<Credential>& credentials = {}, uint32_t old_weight = 1)
-      : old(HomeNode("old", credentials, old_weight)),
-        young(HomeNode("young", credentials)),
+      : old(WithWeight(NamedNode("old", credentials), old_weight)),
+        young(NamedNode("young", credentials)),
         bring_home(std::make_unique<BringHome>(young.node.get(), credentials)) {
     table.epoch = 2;
     table.nodes = {old.node->info().record, young.node->info().record};
@@ -93,8 +87,7 @@ size_t HomeHitsInTime(RawClient* client, const std::vector<ChainHash>& hashes, s
 TEST(BringHome, AMatchAtTheNewHomeHitsAndTheBlocksStayThere) {
   Homes homes;
   RawClient before(homes.old.address()), after(homes.young.address());
-  before.Begin();
-  after.Begin();
+  before.Begin(), after.Begin();
   const std::vector<ChainHash> hashes = homes.Moved(200);
   Homes::PutAll(&before, hashes);
   EXPECT_EQ(HomeHitsInTime(&after, hashes, 200), 200u);
@@ -113,8 +106,7 @@ TEST(BringHome, AMatchAtTheNewHomeHitsAndTheBlocksStayThere) {
 TEST(BringHome, AGetAloneBringsThemToo) {
   Homes homes;
   RawClient before(homes.old.address()), after(homes.young.address());
-  before.Begin();
-  after.Begin();
+  before.Begin(), after.Begin();
   const std::vector<ChainHash> hashes = homes.Moved(50);
   Homes::PutAll(&before, {hashes.begin(), hashes.begin() + 40});
   EXPECT_EQ(Homes::GetAll(&after, hashes), 40u);
@@ -125,8 +117,7 @@ TEST(BringHome, AGetAloneBringsThemToo) {
 TEST(BringHome, MoreThanOneAnswerTakesComesInSeveral) {
   Homes homes;
   RawClient before(homes.old.address()), after(homes.young.address());
-  before.Begin();
-  after.Begin();
+  before.Begin(), after.Begin();
   constexpr size_t kLarge = 1 << 20;
   const std::vector<ChainHash> hashes = homes.Moved(32);
   for (const ChainHash& hash : hashes) {
@@ -138,29 +129,27 @@ TEST(BringHome, MoreThanOneAnswerTakesComesInSeveral) {
 }
 
 TEST(BringHome, ABlockIsFiledUnderWhoeverWroteIt) {
-  Homes homes(kHomeCredentials);
+  Homes homes(kTwoCredentials);
   RawClient before(homes.old.address()), after(homes.young.address());
-  before.Begin(1, kHomeCredentials[0].token);
-  after.Begin(1, kHomeCredentials[1].token);
+  before.Begin(1, kTwoCredentials[0].token), after.Begin(1, kTwoCredentials[1].token);
   const std::vector<ChainHash> hashes = homes.Moved(10);
   Homes::PutAll(&before, hashes);
   GetReply reply;
   ASSERT_TRUE(after.GetBlocks(hashes, &reply).has_value());
   for (const GetReply::Block& block : reply.blocks) {
     ASSERT_TRUE(IsHit(block.presence));
-    EXPECT_EQ(block.sources.at(0).writer, Sha256(AsBytes(kHomeCredentials[0].name)));
+    EXPECT_EQ(block.sources.at(0).writer, Sha256(AsBytes(kTwoCredentials[0].name)));
   }
 }
 
 TEST(BringHome, AWriterWhoseCredentialIsUnknownHereIsNotFiled) {
-  Homes homes(kHomeCredentials);
+  Homes homes(kTwoCredentials);
   homes.bring_home.reset();
-  homes.bring_home = std::make_unique<BringHome>(homes.young.node.get(), std::vector{kHomeCredentials[1]});
+  homes.bring_home = std::make_unique<BringHome>(homes.young.node.get(), std::vector{kTwoCredentials[1]});
   homes.table.epoch = 3;
   homes.young.node->SetTable(homes.table, true);
   RawClient before(homes.old.address()), after(homes.young.address());
-  before.Begin(1, kHomeCredentials[0].token);
-  after.Begin(1, kHomeCredentials[1].token);
+  before.Begin(1, kTwoCredentials[0].token), after.Begin(1, kTwoCredentials[1].token);
   const std::vector<ChainHash> hashes = homes.Moved(5);
   Homes::PutAll(&before, hashes);
   EXPECT_EQ(HomeHits(&after, hashes), 0u);
@@ -171,8 +160,7 @@ TEST(BringHome, AWriterWhoseCredentialIsUnknownHereIsNotFiled) {
 TEST(BringHome, DamagedBytesDoNotCome) {
   Homes homes;
   RawClient before(homes.old.address()), after(homes.young.address());
-  before.Begin();
-  after.Begin();
+  before.Begin(), after.Begin();
   const std::vector<ChainHash> hashes = homes.Moved(10);
   Homes::PutAll(&before, hashes);
   const std::vector<WarmPiece> list = homes.old.node->ListWarm().value();
@@ -213,8 +201,7 @@ TEST(BringHome, WhoeverIsAskedDoesNotAskAnybody) {
   homes.old.node->SetTable(homes.table, true);
   ASSERT_GT(homes.old.Stats().moved_slots, kSlots / 10 * 9);
   RawClient after(homes.young.address()), before(homes.old.address());
-  after.Begin();
-  before.Begin();
+  before.Begin(), after.Begin();
   EXPECT_EQ(HomeHits(&after, homes.Moved(10)), 0u);
   EXPECT_EQ(homes.old.Stats().asked, 0u);
 }
@@ -222,8 +209,7 @@ TEST(BringHome, WhoeverIsAskedDoesNotAskAnybody) {
 TEST(BringHome, OnceItHasEndedNobodyWaits) {
   Homes homes;
   RawClient before(homes.old.address()), after(homes.young.address());
-  before.Begin();
-  after.Begin();
+  before.Begin(), after.Begin();
   const std::vector<ChainHash> hashes = homes.Moved(10);
   Homes::PutAll(&before, hashes);
   homes.bring_home.reset();

@@ -10,15 +10,10 @@ namespace {
 constexpr uint64_t kPatienceUs = 30'000'000;
 constexpr size_t kBlockBytes = 8192;
 
-const std::vector<Credential> kCredentials = {{"one", "0123456789abcdef", ""},
-                                              {"two", "fedcba9876543210", ""}};
-
 NodeOptions Named(const std::string& id, const std::vector<Credential>& credentials = {},
                   const std::string& listen = "127.0.0.1:0") {
-  NodeOptions options = SmallNode();
+  NodeOptions options = NamedNode(id, credentials);
   options.data_listen = listen;
-  options.node_id = id;
-  options.credentials = credentials;
   return options;
 }
 
@@ -61,13 +56,13 @@ size_t HitsOf(RawClient* client, const std::vector<ChainHash>& hashes) {
 }
 
 TEST(HandOver, TheOtherNodeHasTheBlocksUnderTheirWriters) {
-  Pair pair(kCredentials);
+  Pair pair(kTwoCredentials);
   for (size_t i = 0; i < 2; ++i) {
     RawClient writer(pair.from.address());
-    writer.Begin(1, kCredentials[i].token);
+    writer.Begin(1, kTwoCredentials[i].token);
     Pair::Put(&writer, i * 100 + 1, i * 100 + 50);
   }
-  const HandOverProgress told = pair.HandOverAll({.credentials = kCredentials});
+  const HandOverProgress told = pair.HandOverAll({.credentials = kTwoCredentials});
   EXPECT_EQ(told.reason, "");
   EXPECT_EQ(told.handed_blocks, 100u);
   EXPECT_EQ(told.handed_bytes, 100 * kBlockBytes);
@@ -76,14 +71,14 @@ TEST(HandOver, TheOtherNodeHasTheBlocksUnderTheirWriters) {
   const Namespace space = pair.to.node->Namespaces().value().at(0).name_space;
   EXPECT_EQ(space, pair.from.node->Namespaces().value().at(0).name_space);
   RawClient reader(pair.to.address());
-  reader.Begin(1, kCredentials[0].token);
+  reader.Begin(1, kTwoCredentials[0].token);
   for (size_t i = 0; i < 2; ++i) {
     for (uint64_t key = i * 100 + 1; key <= i * 100 + 50; ++key) {
       GetReply reply;
       const auto message = reader.GetBlocks({TestHash(key)}, &reply);  // checks the checksums
       ASSERT_TRUE(message.has_value());
       ASSERT_EQ(message->segments, std::vector<Bytes>{TestBytes(key, kBlockBytes)});
-      EXPECT_EQ(reply.blocks[0].sources[0].writer, Sha256(AsBytes(kCredentials[i].name)));
+      EXPECT_EQ(reply.blocks[0].sources[0].writer, Sha256(AsBytes(kTwoCredentials[i].name)));
     }
   }
 }
@@ -152,22 +147,22 @@ TEST(HandOver, DamagedBytesStayBehind) {
 }
 
 TEST(HandOver, NobodyIsGivenWhatHeCouldNotHaveWritten) {
-  Pair pair(kCredentials);
+  Pair pair(kTwoCredentials);
   RawClient one(pair.from.address()), two(pair.from.address());
-  one.Begin(1, kCredentials[0].token);
-  two.Begin(1, kCredentials[1].token);
+  one.Begin(1, kTwoCredentials[0].token);
+  two.Begin(1, kTwoCredentials[1].token);
   Pair::Put(&one, 1, 10);
   Pair::Put(&two, 11, 15);
-  const HandOverProgress told = pair.HandOverAll({.credentials = {kCredentials[0]}});
+  const HandOverProgress told = pair.HandOverAll({.credentials = {kTwoCredentials[0]}});
   EXPECT_EQ(told.handed_blocks, 10u);
   EXPECT_EQ(told.stays_blocks, 5u);
   EXPECT_NE(told.reason.find("credential of the writer"), std::string::npos) << told.reason;
 }
 
 TEST(HandOver, ATokenThatTheOthersDoNotKnowEndsIt) {
-  Pair pair(kCredentials);
+  Pair pair(kTwoCredentials);
   RawClient one(pair.from.address());
-  one.Begin(1, kCredentials[0].token);
+  one.Begin(1, kTwoCredentials[0].token);
   Pair::Put(&one, 1, 10);
   const HandOverProgress told =
       pair.HandOverAll({.patience_us = 1, .credentials = {{"one", "another token", ""}}});

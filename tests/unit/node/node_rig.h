@@ -21,6 +21,16 @@ inline NodeOptions SmallNode() {
   return options;
 }
 
+inline NodeOptions NamedNode(const std::string& id, const std::vector<Credential>& credentials = {}) {
+  NodeOptions options = SmallNode();
+  options.node_id = id;
+  options.credentials = credentials;
+  return options;
+}
+
+inline const std::vector<Credential> kTwoCredentials = {{"one", "0123456789abcdef", ""},
+                                                        {"two", "fedcba9876543210", ""}};
+
 struct NodeRig {
   explicit NodeRig(const NodeOptions& options = SmallNode()) {
     Result<std::unique_ptr<Node>> started = Node::Start(options);

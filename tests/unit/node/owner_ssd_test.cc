@@ -41,6 +41,14 @@ struct Rig {
     }
     test->RunDisks();
   }
+  // 1, 2, ...; the last key.
+  uint64_t PutUntilSpilling() {
+    uint64_t key = 0;
+    for (; key < 200 && stats().spilling_bytes == 0; test->now_us += 1000) {
+      EXPECT_EQ(test->Put(session, number, Block(++key)), PutState::kStored);
+    }
+    return key;
+  }
   Pulled Get(uint64_t key, uint32_t deadline_us = 0) {
     return test->GetOne(session, number, Block(key), true, deadline_us);
   }
@@ -346,11 +354,7 @@ TEST(OwnerSsd, PrefetchMovesAChainUpBeforeItIsAskedFor) {
 
 TEST(OwnerSsd, WhatIsRemovedWhileItGoesDownDoesNotComeBack) {
   Rig rig;
-  uint64_t key = 0;
-  for (; key < 200 && rig.stats().spilling_bytes == 0; rig.test->now_us += 1000) {
-    ++key;
-    ASSERT_EQ(rig.test->Put(rig.session, rig.number, rig.Block(key)), PutState::kStored);
-  }
+  const uint64_t key = rig.PutUntilSpilling();
   ASSERT_GT(rig.stats().spilling_bytes, 0u);
   rig.Remove(1, key);
   rig.test->RunDisks(200);
@@ -363,11 +367,7 @@ TEST(OwnerSsd, WhatIsRemovedWhileItGoesDownDoesNotComeBack) {
 
 TEST(OwnerSsd, AnsweredMeansGoneAlsoWhereACrashComesRightAfter) {
   Rig rig;
-  uint64_t key = 0;
-  for (; key < 200 && rig.stats().spilling_bytes == 0; rig.test->now_us += 1000) {
-    ++key;
-    ASSERT_EQ(rig.test->Put(rig.session, rig.number, rig.Block(key)), PutState::kStored);
-  }
+  const uint64_t key = rig.PutUntilSpilling();
   ASSERT_GT(rig.stats().spilling_bytes, 0u);
   Remove remove{rig.number, {0}, {}};
   for (uint64_t each = 1; each <= key; ++each) remove.hashes.push_back(HashOf(each));
