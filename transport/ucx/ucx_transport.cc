@@ -144,7 +144,7 @@ void UcxTransport::OnRequest(ucp_conn_request_h request, void* user_data) {
     ucp_listener_reject(listener->handle, request);
     return;
   }
-  const auto worker = transport->PickWorker(-1);
+  const auto worker = transport->PickWorker(Context::MayHandOver() ? -1 : 0);
   const bool posted = worker->Post(
       [transport, worker, listener, request, peer] { transport->Accept(worker, listener, request, peer); });
   if (!posted) ucp_listener_reject(listener->handle, request);

@@ -31,6 +31,32 @@ TEST_P(TransportBattery, SendsBeforeOpenArriveAfterIt) {
   EXPECT_EQ(pair.peer()->messages()[0].header, "early");
 }
 
+// The ucx listener handed connections to other workers while UCX still had events of theirs to tell the
+// listener's: it ended the process.
+TEST_P(TransportBattery, ManyConnectionsAtOnceAgainAndAgain) {
+  constexpr size_t kRounds = 25, kAtOnce = 8;
+  Pair pair(*fixture_);
+  for (size_t round = 0; round < kRounds; round++) {
+    std::vector<std::shared_ptr<Recorder>> handlers;
+    std::vector<std::shared_ptr<Connection>> connections;
+    for (size_t i = 0; i < kAtOnce; i++) {
+      handlers.push_back(std::make_shared<Recorder>());
+      connections.push_back(pair.client->Connect(pair.address, handlers.back(), {}));
+      ASSERT_EQ(connections.back()->Send(Note("here")), Failure::kNone);
+    }
+    ASSERT_TRUE(WaitFor(*fixture_, [&] {
+      size_t heard = 0;
+      for (size_t i = 0; i < pair.acceptor.count(); i++) heard += pair.acceptor.handler(i)->received();
+      return heard == (round + 1) * kAtOnce;
+    }));
+    for (const auto& connection : connections) connection->Close(Failure::kCancelled);
+    for (const auto& handler : handlers) {
+      ASSERT_TRUE(WaitFor(*fixture_, [&] { return handler->closed(); }));
+      EXPECT_EQ(handler->complaint(), "");
+    }
+  }
+}
+
 TEST_P(TransportBattery, EmptyHeadersAndEmptySegmentsAreMessages) {
   const std::vector<std::byte> payload = Pattern(1, 10);
   Pair pair(*fixture_);
