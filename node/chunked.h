@@ -10,11 +10,13 @@
 namespace larder::node {
 
 struct FreeMemory {
+  uint64_t bytes = 0;
   void operator()(std::byte* memory) const;
 };
 using Memory = std::unique_ptr<std::byte[], FreeMemory>;
 
-// Zeroed, 64-byte aligned.
+// Zeroed, by the page, from the kernel and not from malloc: what aligning to huge pages leaves over goes back
+// at once, and what is freed does not stay with the process.
 Memory MakeMemory(uint64_t bytes, bool huge_pages);
 
 // An array that grows by chunks: elements never move, growing never copies. Elements start as zero bytes.
