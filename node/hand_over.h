@@ -10,17 +10,14 @@
 #pragma once
 
 #include <condition_variable>
-#include <map>
-#include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "node/courier.h"
 #include "node/node.h"
-#include "node/peer_link.h"
 
 namespace larder::node {
 
@@ -46,39 +43,13 @@ class HandOver {
   void Wait();
 
  private:
-  // Blocks of one page that go to one node under one namespace, by one writer.
-  struct Parcel {
-    const NodeRecord* heir = nullptr;
-    Digest writer{};
-    Namespace name_space;
-    bool operator<(const Parcel& other) const {
-      return std::tie(heir, writer, name_space) < std::tie(other.heir, other.writer, other.name_space);
-    }
-  };
-
-  struct Unreachable {
-    Status why;
-    uint64_t retry_us = 0;
-    uint64_t pause_us = 0;  // doubles with each failure
-  };
-
-  using LinkName = std::pair<std::string, Digest>;  // node, writer
-
   void Give();
   std::string GiveAll();
   bool Late();
-  uint64_t StepEnd(uint64_t bytes) const;
   void Pause(uint64_t until_us);
   bool Place();
   std::vector<WarmPiece> OneRound(std::span<const WarmPiece> list);
   void HandPage(const OutgoingPage& page, std::vector<WarmPiece>* again);
-  void HandParcel(const Parcel& parcel, const std::vector<const OutgoingPiece*>& pieces,
-                  std::vector<PutState>* states);
-  Result<PeerLink*> LinkTo(const NodeRecord& heir, const Digest& writer);
-  void NoteUnreachable(const LinkName& name, const Status& why);
-  void DropIfClosed(const std::string& id, const Digest& writer);
-  void ForwardAll();
-  bool Carry(const Forward& forward);
 
   Node* const node_;
   const HandOverOptions options_;
@@ -88,14 +59,7 @@ class HandOver {
   NodeTable heirs_;  // the table without this node and without those that leave too
   uint64_t epoch_ = 0;
   Placement placement_;
-  std::unique_ptr<transport::Transport> transport_;
-  std::map<LinkName, std::unique_ptr<PeerLink>> links_;
-  std::map<LinkName, Unreachable> unreachable_;
-  // By namespace the nodes that may have got blocks, each with a writer whose credential opens it there.
-  std::map<Namespace, std::map<std::string, Digest>> receivers_;
-  uint64_t carrying_ = 0;             // the forward at hand, and
-  std::set<std::string> carried_to_;  // the nodes that have heard it
-  std::string last_why_;              // of the last block that was not taken
+  Courier courier_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -12,6 +12,7 @@ endif()
 add_library(larder_node STATIC
   ${CMAKE_CURRENT_LIST_DIR}/background.cc
   ${CMAKE_CURRENT_LIST_DIR}/bring_home.cc
+  ${CMAKE_CURRENT_LIST_DIR}/courier.cc
   ${CMAKE_CURRENT_LIST_DIR}/hand_over.cc
   ${CMAKE_CURRENT_LIST_DIR}/mailbox.cc
   ${CMAKE_CURRENT_LIST_DIR}/node.cc

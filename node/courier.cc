@@ -1,0 +1,134 @@
+#include "node/courier.h"
+
+#include <algorithm>
+
+namespace larder::node {
+
+namespace {
+constexpr uint64_t kStepUs = 5'000'000;                  // for one parcel, and
+constexpr uint64_t kSlowestBytesPerSecond = 10'000'000;  // what its bytes take at such a pace
+constexpr uint64_t kRetryPauseMinUs = 500'000;
+constexpr uint64_t kRetryPauseMaxUs = 16'000'000;
+constexpr size_t kLinksMax = 64;
+}  // namespace
+
+Courier::Courier(Node* node, const std::vector<Credential>& credentials, std::string name)
+    : node_(node), credentials_(credentials), name_(std::move(name)) {}
+
+Courier::~Courier() {
+  links_.clear();
+}
+
+Status Courier::Start() {
+  transport::TransportOptions tcp;
+  tcp.threads = 1;
+  tcp.limits.header_bytes_max = kMessageBytesMax;
+  transport::Error error;
+  transport_ = transport::MakeTransport("tcp", tcp, &error);
+  return transport_ != nullptr ? Status::Ok() : Status(Code::kUnavailable, error.text);
+}
+
+uint64_t Courier::StepEnd(uint64_t bytes, uint64_t end_us) const {
+  const uint64_t step_us = kStepUs + bytes * 1'000'000 / kSlowestBytesPerSecond;
+  return std::min(end_us, transport::NowUs() + step_us);
+}
+
+void Courier::Put(const Parcel& parcel, const std::vector<const OutgoingPiece*>& pieces, uint64_t end_us,
+                  std::vector<PutState>* states) {
+  const auto& [heir, writer, name_space] = parcel;
+  if (TokenOf(credentials_, writer) == nullptr) {
+    last_why_ = "the credential of the writer " + ToHex(writer) + " is not among this node's";
+    states->assign(pieces.size(), PutState::kInvalid);
+    return;
+  }
+  uint64_t bytes = 0;
+  for (const OutgoingPiece* piece : pieces) bytes += piece->payload.bytes;
+  const auto put = [&]() -> Result<std::vector<PutState>> {
+    Result<PeerLink*> link = LinkTo(*heir, writer, end_us);
+    if (!link.ok()) return link.status();
+    const Result<Open> open = node_->OpeningOf(name_space);
+    if (!open.ok()) return open.status();
+    const Result<uint32_t> number = link.value()->Open(name_space, open.value(), StepEnd(0, end_us));
+    if (!number.ok()) return number.status();
+    receivers_[name_space].emplace(heir->id, writer);  // from here on it may have some
+    return link.value()->Put(number.value(), pieces, StepEnd(bytes, end_us));
+  };
+  Result<std::vector<PutState>> done = put();
+  if (done.ok()) {
+    *states = std::move(done).value();
+    for (const PutState state : *states) {
+      if (!IsThere(state)) last_why_ = heir->id + ": " + std::string(PutStateName(state));
+    }
+    return;
+  }
+  last_why_ = heir->id + ": " + done.status().text();
+  // One that hangs must not cost the others' time at every page.
+  links_.erase({heir->id, writer});
+  NoteUnreachable({heir->id, writer}, done.status());
+}
+
+void Courier::NoteUnreachable(const LinkName& name, const Status& why) {
+  Unreachable& unreachable = unreachable_[name];
+  if (transport::NowUs() < unreachable.retry_us) return;  // that is what it was told
+  unreachable.pause_us = std::clamp(2 * unreachable.pause_us, kRetryPauseMinUs, kRetryPauseMaxUs);
+  unreachable.why = why;
+  unreachable.retry_us = transport::NowUs() + unreachable.pause_us;
+}
+
+Result<PeerLink*> Courier::LinkTo(const NodeRecord& heir, const Digest& writer, uint64_t end_us) {
+  const auto known = links_.find({heir.id, writer});
+  if (known != links_.end()) return known->second.get();
+  const auto failed = unreachable_.find({heir.id, writer});
+  if (failed != unreachable_.end() && transport::NowUs() < failed->second.retry_us) return failed->second.why;
+  if (links_.size() >= kLinksMax) links_.clear();
+  Result<std::unique_ptr<PeerLink>> link =
+      PeerLink::Connect(transport_.get(), heir, *TokenOf(credentials_, writer), name_, StepEnd(0, end_us));
+  if (!link.ok()) {
+    NoteUnreachable({heir.id, writer}, link.status());
+    return link.status();
+  }
+  return (links_[{heir.id, writer}] = std::move(link).value()).get();
+}
+
+void Courier::ForwardAll(const std::function<bool()>& late, uint64_t end_us) {
+  for (auto next = node_->NextForward(); next && Carry(*next, late, end_us); next = node_->NextForward()) {
+    node_->Forwarded(next->token);
+  }
+}
+
+// False: a node that may have got blocks of it could not be asked; its asker hears nothing until it can.
+bool Courier::Carry(const Forward& forward, const std::function<bool()>& late, uint64_t end_us) {
+  const auto receivers = receivers_.find(forward.name_space);
+  if (receivers == receivers_.end()) return true;
+  if (carrying_ != forward.token) carried_to_.clear();
+  carrying_ = forward.token;
+  const NodeTable table = node_->info().table;
+  bool carried = true;
+  for (const auto& [id, writer] : receivers->second) {
+    if (carried_to_.count(id) != 0) continue;
+    if (late()) return false;
+    const auto heir = std::find_if(table.nodes.begin(), table.nodes.end(),
+                                   [&](const NodeRecord& node) { return node.id == id; });
+    if (heir == table.nodes.end()) continue;  // it has left, and has carried on what it heard
+    const Result<PeerLink*> link = LinkTo(*heir, writer, end_us);
+    const Result<Open> open = node_->OpeningOf(forward.name_space);
+    Status status = !link.ok() ? link.status() : open.status();
+    if (status.ok()) {
+      const Result<uint32_t> number =
+          link.value()->Open(forward.name_space, open.value(), StepEnd(0, end_us));
+      status =
+          number.ok() ? link.value()->Carry(number.value(), forward, StepEnd(0, end_us)) : number.status();
+      DropIfClosed({id, writer});
+    }
+    if (status.ok()) carried_to_.insert(id);
+    carried = carried && status.ok();
+  }
+  return carried;
+}
+
+void Courier::DropIfClosed(const LinkName& name) {
+  const auto link = links_.find(name);
+  if (link != links_.end() && link->second->closed()) links_.erase(link);
+}
+
+}  // namespace larder::node

@@ -1,0 +1,77 @@
+// Carries blocks of this node to others, and what is removed or cleared here meanwhile to whoever may have
+// got some: the links, by node and writer. It puts as any writer does, with the credential that wrote each
+// block, so the others file a block under the same namespace and writer, and check every part against the
+// checksums that its first writer gave.
+//
+// Of one thread, that may wait. No call takes longer than until `end_us`, by transport::NowUs.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "node/node.h"
+#include "node/peer_link.h"
+
+namespace larder::node {
+
+// Blocks of one page that go to one node under one namespace, by one writer.
+struct Parcel {
+  const NodeRecord* heir = nullptr;
+  Digest writer{};
+  Namespace name_space;
+  bool operator<(const Parcel& other) const {
+    return std::tie(heir, writer, name_space) < std::tie(other.heir, other.writer, other.name_space);
+  }
+};
+
+class Courier {
+ public:
+  // `name`: how it introduces itself to others.
+  Courier(Node* node, const std::vector<Credential>& credentials, std::string name);
+  ~Courier();
+  Courier(const Courier&) = delete;
+  Courier& operator=(const Courier&) = delete;
+
+  Status Start();
+  // Leaves the states as they are (busy: to be tried again) when the node can't be asked.
+  void Put(const Parcel& parcel, const std::vector<const OutgoingPiece*>& pieces, uint64_t end_us,
+           std::vector<PutState>* states);
+  // What was removed here and waits to be heard by others, until one of them can't be asked.
+  void ForwardAll(const std::function<bool()>& late, uint64_t end_us);
+  const std::string& last_why() const { return last_why_; }  // of the last block that was not taken
+
+ private:
+  struct Unreachable {
+    Status why;
+    uint64_t retry_us = 0;
+    uint64_t pause_us = 0;  // doubles with each failure
+  };
+
+  using LinkName = std::pair<std::string, Digest>;  // node, writer
+
+  uint64_t StepEnd(uint64_t bytes, uint64_t end_us) const;
+  Result<PeerLink*> LinkTo(const NodeRecord& heir, const Digest& writer, uint64_t end_us);
+  void NoteUnreachable(const LinkName& name, const Status& why);
+  void DropIfClosed(const LinkName& name);
+  bool Carry(const Forward& forward, const std::function<bool()>& late, uint64_t end_us);
+
+  Node* const node_;
+  const std::vector<Credential> credentials_;  // this node's own; empty: everybody is anonymous
+  const std::string name_;
+  std::unique_ptr<transport::Transport> transport_;
+  std::map<LinkName, std::unique_ptr<PeerLink>> links_;
+  std::map<LinkName, Unreachable> unreachable_;
+  // By namespace the nodes that may have got blocks, each with a writer whose credential opens it there.
+  std::map<Namespace, std::map<std::string, Digest>> receivers_;
+  uint64_t carrying_ = 0;             // the forward at hand, and
+  std::set<std::string> carried_to_;  // the nodes that have heard it
+  std::string last_why_;
+};
+
+}  // namespace larder::node
