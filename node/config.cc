@@ -25,12 +25,6 @@ Result<uint64_t> ParseCount(std::string_view text) {
   return value;
 }
 
-Result<uint64_t> ParseNumber(KnobKind kind, std::string_view text) {
-  if (kind == KnobKind::Bytes) return ParseBytes(text);
-  if (kind == KnobKind::Duration) return ParseDurationUs(text);
-  return ParseCount(text);
-}
-
 std::vector<std::string> Split(std::string_view text, char separator) {
   std::vector<std::string> items;
   while (!text.empty()) {
@@ -97,6 +91,12 @@ Status SetSwitch(std::string_view text, bool* value) {
 }
 
 }  // namespace
+
+Result<uint64_t> ParseNumber(KnobKind kind, std::string_view text) {
+  if (kind == KnobKind::Bytes) return ParseBytes(text);
+  if (kind == KnobKind::Duration) return ParseDurationUs(text);
+  return ParseCount(text);
+}
 
 std::span<const Knob> Knobs() {
   return kKnobs;

@@ -81,7 +81,7 @@ namespace larder::node {
   X(Path,     credentials,    "credentials",    "",    "0", "4096", \
     "TOML file of [[credentials]] (name, token, tenant); empty: those of the config file; none at all: everybody may come") \
   X(Path,     tenants,        "tenants",        "",    "0", "4096", \
-    "TOML file of [[tenants]] (name, quota, ssd_quota, ttl, pinned, pin_max); empty: those of the config file; none at all: no limits") \
+    "TOML file of [[tenants]] (name, quota, ssd_quota, ttl, pinned, pin_max, replicas); empty: those of the config file; none at all: no limits") \
   X(Bytes,    memory_bytes,   "memory",         "1GiB", "4MiB", "1024PiB", \
     "memory for blocks, their headers included") \
   X(Bytes,    slab_bytes,     "slab_bytes",     "0",   "0", "64GiB", \
@@ -176,6 +176,8 @@ namespace larder::node {
     "bytes a second that it hands over at most; 0: as fast as it goes") \
   X(Switch,   hand_over_on_stop, "hand_over_on_stop", "false", "", "", \
     "SIGTERM is leaving for good too: blocks are handed over and the place in the table is given up; without, the place is kept for a restart and only larderctl drain hands over") \
+  X(Bytes,    repair_rate, "repair_rate", "64MiB", "0", "1TiB", \
+    "bytes a second at most that this node puts elsewhere to restore copies of tenants with replicas; 0: as fast as it goes") \
   X(Choice,   log_level,      "log_level",      "info", "trace|debug|info|warn|error|off", "", \
     "what is logged, to standard error") \
   X(Choice,   log_format,     "log_format",     "text", "text|json", "", \
@@ -206,6 +208,8 @@ struct Knob {
 
 std::span<const Knob> Knobs();
 const Knob* FindKnob(std::string_view name);
+// Of the kinds Bytes, Duration and Count: bytes, microseconds, a whole number.
+Result<uint64_t> ParseNumber(KnobKind kind, std::string_view text);
 Config DefaultConfig();
 
 // Sets one knob from text. kInvalid says what is wrong and what is allowed, without naming the knob.

@@ -97,7 +97,7 @@ Result<std::vector<Credential>> CredentialsOf(const std::string& path, const tom
 }
 
 Result<std::vector<TenantLimits>> TenantsOf(const std::string& path, const toml::node& node) {
-  static const std::string kFields[] = {"name", "quota", "ssd_quota", "ttl", "pinned", "pin_max"};
+  static const std::string kFields[] = {"name", "quota", "ssd_quota", "ttl", "pinned", "pin_max", "replicas"};
   Result<std::vector<TextTable>> tables = TablesOf(path, "tenants", kFields, node);
   if (!tables.ok()) return tables.status();
   std::vector<TenantLimits> out;
@@ -113,9 +113,16 @@ Result<std::vector<TenantLimits>> TenantsOf(const std::string& path, const toml:
     for (const auto& [field, text] : table) {
       if (field == "name") continue;
       const bool bytes = field == "quota" || field == "ssd_quota" || field == "pinned";
-      const Result<uint64_t> value = bytes ? ParseBytes(text) : ParseDurationUs(text);
+      const KnobKind kind = bytes                 ? KnobKind::Bytes
+                            : field == "replicas" ? KnobKind::Count
+                                                  : KnobKind::Duration;
+      const Result<uint64_t> value = ParseNumber(kind, text);
       if (!value.ok()) {
         return Invalid(path + ": tenant \"" + limits.name + "\": " + field + ": " + value.status().text());
+      }
+      if (field == "replicas") {
+        limits.replicas = static_cast<uint32_t>(std::min<uint64_t>(value.value(), UINT32_MAX));
+        continue;
       }
       uint64_t* const into = field == "ssd_quota" ? &limits.ssd_quota_bytes
                              : field == "quota"   ? &limits.quota_bytes

@@ -68,6 +68,7 @@ std::vector<std::string> LinesOf(const TenantLimits& limits) {
   if (limits.pin_us_max != TenantLimits::kAsTheNode) {
     out.push_back("pin_max = " + Quoted(ExactDuration(limits.pin_us_max)));
   }
+  if (limits.replicas != 1) out.push_back("replicas = " + Quoted(std::to_string(limits.replicas)));
   return out;
 }
 
@@ -174,6 +175,7 @@ std::string ConfigReference() {
          "no end\n"
          "pinned = \"8GiB\"     # what matches may pin of the quota; left out: half of it\n"
          "pin_max = \"10s\"     # 0..10m, for how long; left out: as pin_max of the node\n"
+         "replicas = \"2\"      # 1..4, as its clients have it; copies that are lost are restored\n"
          "```\n\n"
          "A quota is of each node; it limits, and reserves nothing. The names appear in metrics.\n\n"
          "## Membership\n\n"

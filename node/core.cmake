@@ -50,6 +50,7 @@ add_library(larder_node_core STATIC
   ${CMAKE_CURRENT_LIST_DIR}/owner_scrub.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_spill.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_wait.cc
+  ${CMAKE_CURRENT_LIST_DIR}/replica_places.cc
   ${CMAKE_CURRENT_LIST_DIR}/tenants.cc
   ${CMAKE_CURRENT_LIST_DIR}/waits.cc
 )

@@ -12,8 +12,8 @@ constexpr uint64_t kRetryPauseMaxUs = 16'000'000;
 constexpr size_t kLinksMax = 64;
 }  // namespace
 
-Courier::Courier(Node* node, const std::vector<Credential>& credentials, std::string name)
-    : node_(node), credentials_(credentials), name_(std::move(name)) {}
+Courier::Courier(Node* node, const std::vector<Credential>& credentials, std::string name, uint64_t features)
+    : node_(node), credentials_(credentials), name_(std::move(name)), features_(features) {}
 
 Courier::~Courier() {
   links_.clear();
@@ -81,8 +81,8 @@ Result<PeerLink*> Courier::LinkTo(const NodeRecord& heir, const Digest& writer, 
   const auto failed = unreachable_.find({heir.id, writer});
   if (failed != unreachable_.end() && transport::NowUs() < failed->second.retry_us) return failed->second.why;
   if (links_.size() >= kLinksMax) links_.clear();
-  Result<std::unique_ptr<PeerLink>> link =
-      PeerLink::Connect(transport_.get(), heir, *TokenOf(credentials_, writer), name_, StepEnd(0, end_us));
+  Result<std::unique_ptr<PeerLink>> link = PeerLink::Connect(
+      transport_.get(), heir, *TokenOf(credentials_, writer), name_, StepEnd(0, end_us), features_);
   if (!link.ok()) {
     NoteUnreachable({heir.id, writer}, link.status());
     return link.status();

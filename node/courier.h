@@ -32,8 +32,8 @@ struct Parcel {
 
 class Courier {
  public:
-  // `name`: how it introduces itself to others.
-  Courier(Node* node, const std::vector<Credential>& credentials, std::string name);
+  // `name`, `features`: how it introduces itself to others.
+  Courier(Node* node, const std::vector<Credential>& credentials, std::string name, uint64_t features = 0);
   ~Courier();
   Courier(const Courier&) = delete;
   Courier& operator=(const Courier&) = delete;
@@ -64,6 +64,7 @@ class Courier {
   Node* const node_;
   const std::vector<Credential> credentials_;  // this node's own; empty: everybody is anonymous
   const std::string name_;
+  const uint64_t features_;
   std::unique_ptr<transport::Transport> transport_;
   std::map<LinkName, std::unique_ptr<PeerLink>> links_;
   std::map<LinkName, Unreachable> unreachable_;

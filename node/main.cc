@@ -8,6 +8,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -28,6 +29,7 @@
 #include "node/logging.h"
 #include "node/machine.h"
 #include "node/node.h"
+#include "node/repair.h"
 #include "node/version.h"
 #include "proto/units.h"
 
@@ -103,6 +105,7 @@ struct Daemon {
   std::unique_ptr<Node> node;
   std::unique_ptr<ClusterLink> cluster;
   std::unique_ptr<BringHome> bring_home;  // nodes that come and go move slots
+  std::unique_ptr<Repair> repair;         // and places of copies
   std::unique_ptr<HttpServer> http;
   std::unique_ptr<ControlService> control;
 
@@ -141,6 +144,12 @@ struct Daemon {
     const timespec at_once{};
     LARDER_RETURN_IF_ERROR(
         cluster->Join(node.get(), [&] { return sigtimedwait(&signals, nullptr, &at_once) > 0; }));
+    const bool copies = std::any_of(loaded.tenants.begin(), loaded.tenants.end(),
+                                    [](const TenantLimits& tenant) { return tenant.replicas > 1; });
+    if (config.membership != "static" && copies) {
+      const RepairOptions how{.bytes_per_second = config.repair_rate, .credentials = loaded.credentials};
+      repair = std::make_unique<Repair>(node.get(), how);
+    }
     endpoints.SetNode(node.get());
     control->SetDrain(
         [this] {
@@ -197,6 +206,7 @@ struct Daemon {
     std::atomic<bool> done{false};
     std::thread drain([&, this] {
       bring_home.reset();
+      repair.reset();
       const std::unique_ptr<HandOver> hand_over = gives ? HandOverBlocks() : nullptr;
       node->Drain(config.drain_budget);
       if (!for_good) {

@@ -176,6 +176,16 @@ constexpr Metric kMetrics[] = {
        out.Add(in.info.hand_over.bytes, {{"kind", "found"}});
        out.Add(in.info.hand_over.handed_bytes, {{"kind", "handed"}});
      }},
+    {{"larder_under_replicated", "",
+      "Blocks of tenants with replicas that have a new place in the table and are not known to be there.",
+      kGauge},
+     [](In in, Sink& out) { out.Add(in.info.repair.pieces); }},
+    {{"larder_restored_total", "", "Copies of blocks that were put where the table has them now.", kCounter},
+     [](In in, Sink& out) { out.Add(in.info.repair.restored_pieces); }},
+    {{"larder_restored_bytes_total", "bytes", "Of them, payload.", kCounter},
+     [](In in, Sink& out) { out.Add(in.info.repair.restored_bytes); }},
+    {{"larder_restore_refused_total", "", "Copies that their place can't take.", kCounter},
+     [](In in, Sink& out) { out.Add(in.info.repair.refused_pieces); }},
     {{"larder_moved_slots", "",
       "Slots that moved here lately: their misses ask the node that was home before.", kGauge},
      OWNER(moved_slots)},

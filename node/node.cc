@@ -92,6 +92,7 @@ struct Node::Impl final : OwnerPort, transport::Acceptor {
   std::atomic<bool> brings_home{false};
   mutable std::mutex hand_over_mutex;
   HandOverProgress hand_over;
+  RepairProgress repair;
   std::atomic<bool> ready{false};
   std::atomic<bool> draining{false};
   std::atomic<uint64_t> next_session{1};
@@ -239,6 +240,11 @@ Node::~Node() {
   Stop();
 }
 
+uint64_t Node::table_epoch() const {
+  const std::lock_guard lock(impl_->table_mutex);
+  return impl_->table.epoch;
+}
+
 NodeInfo Node::info() const {
   NodeInfo out;
   out.record = impl_->record;
@@ -259,6 +265,7 @@ NodeInfo Node::info() const {
   {
     const std::lock_guard lock(impl_->hand_over_mutex);
     out.hand_over = impl_->hand_over;
+    out.repair = impl_->repair;
   }
   return out;
 }
@@ -465,8 +472,14 @@ void Node::BeginDrain(bool save) {
   impl_->owner->Call([save](Owner& owner) { owner.Drain(save); });
 }
 
-void Node::BeginHandOver() {
-  impl_->owner->Call([](Owner& owner) { owner.BeginHandOver(); });
+void Node::BeginHandOver(bool restoring) {
+  impl_->owner->Call([restoring](Owner& owner) { owner.BeginHandOver(restoring); });
+}
+
+bool Node::EndHandOver() {
+  bool ended = true;  // of a node that has stopped
+  impl_->owner->Call([&](Owner& owner) { ended = owner.EndHandOver(); });
+  return ended;
 }
 
 std::optional<Forward> Node::NextForward() const {
@@ -479,11 +492,11 @@ void Node::Forwarded(uint64_t token) {
   impl_->owner->Call([token](Owner& owner) { owner.Forwarded(token); });
 }
 
-Result<std::vector<WarmPiece>> Node::ListWarm() const {
+Result<std::vector<WarmPiece>> Node::ListWarm(const SlotSets* only) const {
   std::vector<WarmPiece> list;
   for (uint32_t from = 0; from != UINT32_MAX;) {
     std::vector<WarmPiece> some;
-    if (!impl_->owner->Call([&](Owner& owner) { some = owner.ListWarm(&from); })) return kStopped;
+    if (!impl_->owner->Call([&](Owner& owner) { some = owner.ListWarm(&from, only); })) return kStopped;
     list.insert(list.end(), some.begin(), some.end());
   }
   std::sort(list.begin(), list.end(), [](const WarmPiece& a, const WarmPiece& b) { return a.heat > b.heat; });
@@ -511,6 +524,11 @@ Result<Open> Node::OpeningOf(const Namespace& name_space) const {
 void Node::SetHandOver(const HandOverProgress& progress) {
   const std::lock_guard lock(impl_->hand_over_mutex);
   impl_->hand_over = progress;
+}
+
+void Node::SetRepair(const RepairProgress& progress) {
+  const std::lock_guard lock(impl_->hand_over_mutex);
+  impl_->repair = progress;
 }
 
 void Node::Drain(uint64_t budget_us) {

@@ -19,6 +19,7 @@ add_library(larder_node STATIC
   ${CMAKE_CURRENT_LIST_DIR}/node_record.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_thread.cc
   ${CMAKE_CURRENT_LIST_DIR}/peer_link.cc
+  ${CMAKE_CURRENT_LIST_DIR}/repair.cc
   ${CMAKE_CURRENT_LIST_DIR}/slab_memory.cc
 )
 add_library(larder::node ALIAS larder_node)

@@ -65,6 +65,13 @@ struct HandOverProgress {
   uint64_t left_blocks() const { return blocks - handed_blocks - gone_blocks - stays_blocks; }
 };
 
+// How far a node is with restoring replicas.
+struct RepairProgress {
+  uint64_t pieces = 0;  // whose new places are not known to have them yet: under-replicated
+  uint64_t restored_pieces = 0, restored_bytes = 0;  // since the start
+  uint64_t refused_pieces = 0;                       // the same, by places that can't take them
+};
+
 struct NodeInfo {
   NodeRecord record;
   NodeTable table;
@@ -79,6 +86,7 @@ struct NodeInfo {
   uint64_t hello_timeouts = 0;       // closed because they did not say hello in time
   uint32_t event_streams = 0;        // open ones
   HandOverProgress hand_over;
+  RepairProgress repair;
 };
 
 struct QuarantineView {
@@ -104,6 +112,7 @@ class Node {
   ~Node();  // Stop(0)
 
   NodeInfo info() const;
+  uint64_t table_epoch() const;
   Result<OwnerStats> stats() const;
   std::vector<MoverStats> mover_stats() const;
   Result<std::vector<ssd::DiskInfo>> Disks() const;
@@ -143,14 +152,16 @@ class Node {
   // For handing blocks over (hand_over.h), as the owner has them: what is removed from now on goes to the
   // others too; all that is in memory, hottest first; a page of that list, pinned; pins given back; what to
   // open elsewhere.
-  void BeginHandOver();
+  void BeginHandOver(bool restoring = false);
+  bool EndHandOver();
   std::optional<Forward> NextForward() const;
   void Forwarded(uint64_t token);
-  Result<std::vector<WarmPiece>> ListWarm() const;
+  Result<std::vector<WarmPiece>> ListWarm(const SlotSets* only = nullptr) const;
   Result<OutgoingPage> TakeOut(std::span<const WarmPiece> list, const PageLimits& limits);
   std::vector<bool> LetGo(std::span<const uint32_t> entries);
   Result<Open> OpeningOf(const Namespace& name_space) const;
   void SetHandOver(const HandOverProgress& progress);
+  void SetRepair(const RepairProgress& progress);
   // The same; returns once nothing is in flight or the budget is used up.
   void Drain(uint64_t budget_us);
   // Closes every connection and ends the threads.

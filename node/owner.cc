@@ -123,6 +123,7 @@ void Owner::State::Handle(SessionId id, Event&& event) {
     if (added) {
       found->second.writer = opened->writer;
       found->second.tenant = opened->tenant;
+      found->second.restores = opened->restores;
     }
     return;
   }

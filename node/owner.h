@@ -27,6 +27,7 @@
 #include "node/moved_slots.h"
 #include "node/quarantine.h"
 #include "node/reader_memory.h"
+#include "node/replica_places.h"
 #include "node/ssd/ssd_tier.h"
 #include "node/tenants.h"
 #include "proto/message.h"
@@ -37,9 +38,10 @@ namespace larder::node {
 using SessionId = uint64_t;  // never used twice
 
 // --- from a session ---------------------------------------------------------------------------------------
-struct Opened {        // after Hello was accepted
-  Digest writer{};     // the credential: SHA-256 of the token's name, zeros for anonymous
-  std::string tenant;  // the only tenant this credential may open; empty: any
+struct Opened {           // after Hello was accepted
+  Digest writer{};        // the credential: SHA-256 of the token's name, zeros for anonymous
+  std::string tenant;     // the only tenant this credential may open; empty: any
+  bool restores = false;  // a node that restores copies
 };
 struct Request {
   Envelope envelope;
@@ -197,7 +199,8 @@ struct WarmPiece {
   uint32_t depth() const { return static_cast<uint32_t>(kDepthMax - (heat & kDepthMax)); }
 };
 struct OutgoingPiece {
-  WarmPiece piece;  // its entry is pinned hard until LetGo
+  WarmPiece piece;        // its entry is pinned hard until LetGo
+  uint32_t replicas = 1;  // of its tenant
   BlockHeader header;
   transport::ConstExtent payload;
 };
@@ -336,13 +339,15 @@ class Owner {
   // One for each rule: who read its writer's blocks. Looks at the whole memory, once.
   std::vector<Readers> ReadersOf(std::span<const QuarantineRule> rules) const;
   // From now on removes and clears are answered once they were forwarded.
-  void BeginHandOver();
+  void BeginHandOver(bool restoring = false);  // `restoring`: copies, and the node stays
+  bool EndHandOver();                          // false: something waits to be forwarded
   // What waits longest to be forwarded, and that it was.
   std::optional<Forward> NextForward() const;
   void Forwarded(uint64_t token);
   // What is in memory and could be handed to other nodes, among the entries from *from on; *from moves, and
-  // is UINT32_MAX at the end. Nothing under bypass. Bounded in time, not in order: sort it by heat.
-  std::vector<WarmPiece> ListWarm(uint32_t* from) const;
+  // is UINT32_MAX at the end. Nothing under bypass. `only`: of tenants with several replicas, those slots.
+  // Bounded in time, not in order: sort it by heat.
+  std::vector<WarmPiece> ListWarm(uint32_t* from, const SlotSets* only = nullptr) const;
   // Of the list's beginning, what is still here and not ruled out, pinned.
   OutgoingPage TakeOut(std::span<const WarmPiece> list, const PageLimits& limits);
   // Gives pins back. For each entry: it left while it was out (removed, cleared, quarantined).

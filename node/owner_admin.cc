@@ -67,6 +67,7 @@ uint32_t Owner::State::InternNamespace(const Namespace& name, const Open& body, 
   record.identity = body.identity;
   record.salt_digest = body.salt_digest;
   record.tenant = InternTenant(body.tenant);
+  record.replicas = tenants.at(record.tenant).limits.replicas;
   if (const uint64_t ttl_us = tenants.at(record.tenant).limits.ttl_us; ttl_us != 0) {
     record.ttl_ms = ttl_us / 1000;
     BeginExpiring(ttl_us);
@@ -143,7 +144,7 @@ void Owner::State::OnRemove(Asker& asker, const Remove& body) {
       homecoming.Removed(name_spaces[number].name_space, hash, FingerprintOf(number, hash, group), now_us);
   }
   reply.removed += RemoveFromSsd(number, body);
-  AddForward({0, name_spaces[number].name_space, false, body.groups, body.hashes});
+  AddForward(asker.session, {0, name_spaces[number].name_space, false, body.groups, body.hashes});
   counts.removed += reply.removed;
   AnswerDurably(asker, Encode(ReplyTo(asker.envelope), reply));
 }
@@ -154,7 +155,7 @@ void Owner::State::OnClear(Asker& asker, const Clear& body) {
   if (record == nullptr) return;
   if (ForwardsFull()) return Refuse(asker, Code::kBusy, std::string(kForwardsFull));
   ClearReply reply;
-  reply.removed = ClearSpace(number);
+  reply.removed = ClearSpace(number, asker.session);
   reply.clear_epoch = record->clear_epoch;
   AnswerDurably(asker, Encode(ReplyTo(asker.envelope), reply));
 }

@@ -51,6 +51,7 @@ OutgoingPage Owner::State::TakeOut(std::span<const WarmPiece> list, const PageLi
     PinHard(entry);
     outgoing.insert(entry);
     page.pieces.push_back({list[page.looked],
+                           name_spaces[index[entry].space.number].replicas,
                            std::move(header).value(),
                            {arena.Payload(PlaceOf(entry)), index.place(entry).payload_bytes}});
   }
@@ -62,16 +63,24 @@ bool Owner::State::ForwardsFull() const {
 }
 
 // The answer waits for its token, as it does for what SSD must not bring back.
-void Owner::State::AddForward(Forward&& forward) {
+void Owner::State::AddForward(const Session* asker, Forward&& forward) {
   if (!handing_over) return;
+  if (restoring && asker != nullptr && asker->restores) return;  // or two would wait for each other
   forward.token = ++last_id;
   undurable.insert(forward.token);
   forward_hashes += forward.hashes.size();
   forwards.push_back(std::move(forward));
 }
 
-void Owner::BeginHandOver() {
+void Owner::BeginHandOver(bool restoring) {
   state_->handing_over = true;
+  state_->restoring = restoring;
+}
+
+bool Owner::EndHandOver() {
+  if (!state_->forwards.empty()) return false;
+  state_->handing_over = false;
+  return true;
 }
 
 std::optional<Forward> Owner::NextForward() const {
@@ -87,13 +96,18 @@ void Owner::Forwarded(uint64_t token) {
   state_->OnDurable(token);
 }
 
-std::vector<WarmPiece> Owner::ListWarm(uint32_t* from) const {
+std::vector<WarmPiece> Owner::ListWarm(uint32_t* from, const SlotSets* only) const {
   const State& state = *state_;
+  const auto wanted = [&](const Entry& e) {
+    if (only == nullptr) return true;
+    const std::vector<bool>& slots = (*only)[state.name_spaces[e.space.number].replicas];
+    return !slots.empty() && slots[SlotOf(e.hash)];
+  };
   std::vector<WarmPiece> list;
   const uint32_t bound = state.rules.bypass ? 0 : state.index.entry_bound();
   const uint32_t end = *from < bound ? std::min(bound - *from, kListStep) + *from : bound;
   for (uint32_t entry = *from; entry < end; ++entry) {
-    if (state.MayLeave(entry)) {
+    if (state.MayLeave(entry) && wanted(state.index[entry])) {
       list.push_back({state.HeatOf(entry), entry, state.index.place(entry).payload_bytes});
     }
   }

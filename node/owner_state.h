@@ -72,7 +72,8 @@ struct NamespaceRecord {
   std::string identity;
   Digest salt_digest{};  // for the nodes that blocks are handed to
   uint32_t tenant = 0;
-  uint64_t ttl_ms = 0;  // of its tenant; 0: none
+  uint64_t ttl_ms = 0;    // of its tenant; 0: none
+  uint32_t replicas = 1;  // of its tenant
   Grid grid;
   uint32_t clear_epoch = 0;
   uint32_t generation =
@@ -102,6 +103,7 @@ struct Sending {
 struct Session {
   Digest writer{};
   std::string tenant;                 // empty: any
+  bool restores = false;              // a node that restores copies
   std::vector<uint32_t> name_spaces;  // number on this connection - 1 -> node-wide number
   std::set<uint64_t> tickets;
   std::map<uint64_t, SoftPin> pins;
@@ -281,7 +283,7 @@ struct Owner::State : private ssd::TierSink {
   void DropPin(const SoftPin& pin);
   Result<BlockHeader> HeaderOf(uint32_t entry) const;
   void Sweep(uint32_t steps);
-  uint64_t ClearSpace(uint32_t number);
+  uint64_t ClearSpace(uint32_t number, const Session* asker = nullptr);
 
   // owner_evict.cc
   PutState TakeSlot(const SlotShape& shape, SlotPlace* place);
@@ -383,7 +385,7 @@ struct Owner::State : private ssd::TierSink {
   }
   OutgoingPage TakeOut(std::span<const WarmPiece> list, const PageLimits& limits);
   bool ForwardsFull() const;
-  void AddForward(Forward&& forward);
+  void AddForward(const Session* asker, Forward&& forward);
 
   // owner_homecoming.cc
   bool MayAsk(const Asker& asker) const;
@@ -515,7 +517,8 @@ struct Owner::State : private ssd::TierSink {
   uint64_t expire_pause_us = UINT64_MAX;
   uint32_t expire_next = 0, expire_next_ssd = 0;
   std::unordered_set<uint32_t> outgoing;  // pieces on their way to other nodes, a hard pin each
-  bool handing_over = false;
+  bool handing_over = false;              // what is removed goes to other nodes, too
+  bool restoring = false;  // the same, by a node that stays: not what another of these carried here
   std::deque<Forward> forwards;
   uint64_t forward_hashes = 0;
   Homecoming homecoming;

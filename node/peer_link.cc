@@ -207,11 +207,12 @@ class PeerLink::Wire final : public transport::Handler {
 
 Result<std::unique_ptr<PeerLink>> PeerLink::Connect(transport::Transport* transport, const NodeRecord& peer,
                                                     const std::string& token, const std::string& name,
-                                                    uint64_t end_us) {
+                                                    uint64_t end_us, uint64_t features) {
   auto wire = std::make_shared<Wire>();
   auto link = std::unique_ptr<PeerLink>(new PeerLink(wire));
   if (!wire->Begin(transport, peer.data_address, wire, end_us)) return wire->Gone();
   Hello hello;
+  hello.features = features;
   hello.lane = Priority::kBatch;
   hello.token = token;
   hello.client_name = name.substr(0, kClientNameBytesMax);

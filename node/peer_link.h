@@ -25,7 +25,7 @@ class PeerLink {
   // blocks under; empty: anonymous.
   static Result<std::unique_ptr<PeerLink>> Connect(transport::Transport* transport, const NodeRecord& peer,
                                                    const std::string& token, const std::string& name,
-                                                   uint64_t end_us);
+                                                   uint64_t end_us, uint64_t features = 0);
   ~PeerLink();  // no byte of anybody's is read any more
   PeerLink(const PeerLink&) = delete;
   PeerLink& operator=(const PeerLink&) = delete;

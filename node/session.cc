@@ -164,6 +164,7 @@ void ClientSession::OnHello(const Envelope& envelope, ByteView record) {
                      " to " + std::to_string(kWireVersionMax) + ": update the older one");
   }
   Opened opened;
+  opened.restores = (hello.features & kFeatureRestores) != 0;
   if (!shared_->credentials.empty()) {
     const Credential* credential = FindCredential(shared_->credentials, hello.token);
     if (credential == nullptr) {

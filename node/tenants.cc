@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "node/replica_places.h"
 #include "proto/block_key.h"
 #include "proto/units.h"
 
@@ -40,6 +41,9 @@ Status CheckTenants(const std::vector<TenantLimits>& all) {
     if (!names.insert(each.name).second) return Invalid(which + " is there twice; keep one of the two");
     if (each.ttl_us != 0 && (each.ttl_us < kTtlUsMin || each.ttl_us > kTtlUsMax)) {
       return Invalid(which + ": ttl may be 1s..87600h, or 0 for no end");
+    }
+    if (each.replicas < 1 || each.replicas > kReplicasMax) {
+      return Invalid(which + ": replicas may be 1.." + std::to_string(kReplicasMax));
     }
     if (each.pin_us_max != TenantLimits::kAsTheNode && each.pin_us_max > kPinUsMaxMax) {
       return Invalid(which + ": pin_max may be 0..10m");

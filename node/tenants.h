@@ -22,6 +22,8 @@ struct TenantLimits {
   // Of pins by matches, within the node's own limits. `pinned_bytes` left alone beside a quota: half of that.
   uint64_t pin_us_max = kAsTheNode;  // 0: none
   uint64_t pinned_bytes_max = kAsTheNode;
+  // Copies that its clients make of each block (their own option of this name): what repair restores.
+  uint32_t replicas = 1;
 
   bool operator==(const TenantLimits&) const = default;
 };

@@ -98,6 +98,9 @@ inline constexpr bool IsHit(Presence presence) {
 }
 std::string_view PresenceName(Presence presence);  // "ram", "never-stored", ...
 
+// Of Hello: a node that restores copies. What it removes or clears another such node does not carry further.
+inline constexpr uint64_t kFeatureRestores = 1;
+
 struct Hello {
   uint16_t version_min = kWireVersionMin;
   uint16_t version_max = kWireVersionMax;

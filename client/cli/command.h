@@ -25,6 +25,7 @@ struct Globals {
   std::vector<std::string> control;    // control addresses, for nodes whose data address does not answer
   std::string token;
   std::string transport = "auto";
+  uint32_t replicas = 1;
   std::string timeout = "2s";
   uint64_t timeout_us = 0;  // of `timeout`, once parsed
   std::string output = "text";

@@ -15,6 +15,7 @@ Result<std::unique_ptr<Client>> Connect(const Globals& globals, const std::strin
   if (options.seeds.empty()) options.seeds = {"127.0.0.1:7400"};
   if (!address.empty()) options.seeds = {address};
   options.transport = globals.transport;
+  options.replicas = globals.replicas;
   options.token = globals.token;
   options.client_name = "larderctl";
   options.io_threads = 1;

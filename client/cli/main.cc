@@ -22,6 +22,11 @@ void AddGlobals(CLI::App* app, Globals* globals) {
       ->envname("LARDER_TRANSPORT")
       ->check(CLI::IsMember({"auto", "tcp", "shm", "ucx"}))
       ->capture_default_str();
+  app->add_option("--replicas", globals->replicas,
+                  "copies that put makes and get looks for, as the engines have it")
+      ->envname("LARDER_CLIENT_REPLICAS")
+      ->check(CLI::Range(1, 4))
+      ->capture_default_str();
   app->add_option("--timeout", globals->timeout, "for each question to a node")->capture_default_str();
   app->add_option("-o,--output", globals->output, "text or json")
       ->check(CLI::IsMember({"text", "json"}))

@@ -36,6 +36,14 @@ void PrintHomecoming(const NodeView& view) {
               answers("not-there").c_str(), answers("failed").c_str());
 }
 
+void PrintRepair(const NodeView& view) {
+  const uint64_t under = Gauge(view, "larder_under_replicated");
+  if (under == 0) return;
+  std::printf("%s: %s blocks have fewer copies than they ought to; %s restored so far\n",
+              view.record.id.c_str(), Grouped(under).c_str(),
+              Grouped(Counter(view, "larder_restored_total")).c_str());
+}
+
 std::string State(const NodeView& view) {
   if (view.record.state == NodeState::kAway)
     return "away";  // its place is taken; whether it answers is no matter
@@ -139,6 +147,7 @@ int ShowStatus(const Globals& globals) {
   std::fputs(table.Text().c_str(), stdout);
   for (const NodeView& view : views) {
     PrintHomecoming(view);
+    PrintRepair(view);
     if (!view.data_error.empty())
       std::printf("%s, data: %s\n", view.record.id.c_str(), view.data_error.c_str());
     for (const auto& disk : view.stats.ssd().disks()) {

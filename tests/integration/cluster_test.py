@@ -436,6 +436,30 @@ class Cluster(unittest.TestCase):
         self.assertTrue(errors["c"], errors)
         self.assertIsNone(errors["a"], errors)
 
+    def test_copies_of_a_killed_node_come_back_on_the_others(self):
+        tenants = self.folder / "tenants.toml"
+        tenants.write_text("[[tenants]]\nname = '*'\nreplicas = '2'\n")
+        a, b, c = self.nodes_with_one_table("a", "b", "c", flags=("--tenants", str(tenants), "--away-grace", "2s"))
+        files = {f"file {number}": os.urandom(700_000) for number in range(8)}
+        for name, content in files.items():
+            put = a.ctl("put", "-", "--name", name, "--replicas", "2", stdin=content)
+            self.assertEqual(put.returncode, 0, put.stderr)
+        copies = sum(node.metric("larder_pieces") for node in (a, b, c))
+        lost = c.metric("larder_pieces")
+        self.assertGreater(lost, 0)
+        c.process.kill()
+        c.process.wait()
+        until(lambda: a.metric("larder_pieces") + b.metric("larder_pieces") == copies, "as many copies as before")
+        until(lambda: a.metric("larder_restored_total") + b.metric("larder_restored_total") == lost, "each once")
+        for node in (a, b):
+            until(lambda: node.metric("larder_under_replicated") == 0, "nothing left to restore")
+        b.process.kill()
+        b.process.wait()
+        for name, content in files.items():
+            got = a.ctl("get", name, "--replicas", "2")
+            self.assertEqual(got.returncode, 0, got.stderr)
+            self.assertEqual(got.stdout, content)
+
     def test_a_node_that_stays_away_loses_its_place(self):
         a, b, c = (self.node(name, "--away-grace", "2s") for name in ("a", "b", "c"))
         for node in (a, b, c):

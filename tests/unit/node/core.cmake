@@ -7,6 +7,7 @@ add_executable(node_core_test
   ${CMAKE_CURRENT_LIST_DIR}/index_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/miss_memory_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/moved_slots_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/replica_places_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_quarantine_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_quota_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_admin_test.cc
