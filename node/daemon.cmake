@@ -26,6 +26,9 @@ add_library(larder_daemon STATIC
   ${CMAKE_CURRENT_LIST_DIR}/event_streams.cc
   ${CMAKE_CURRENT_LIST_DIR}/http_server.cc
   ${CMAKE_CURRENT_LIST_DIR}/kv_event_format.cc
+  ${CMAKE_CURRENT_LIST_DIR}/kv_event_outbox.cc
+  ${CMAKE_CURRENT_LIST_DIR}/kv_event_replay.cc
+  ${CMAKE_CURRENT_LIST_DIR}/kv_event_view.cc
   ${CMAKE_CURRENT_LIST_DIR}/machine.cc
   ${CMAKE_CURRENT_LIST_DIR}/metrics.cc
 )
