@@ -38,6 +38,19 @@ void KvEventOutbox::Flush(uint64_t unix_us) {
   }
 }
 
+void KvEventOutbox::Repeat(uint64_t unix_us, uint64_t quiet_us) {
+  for (Entry& entry : topics_) {
+    Topic& topic = entry.second;
+    if (unix_us - topic.sent_us < quiet_us) continue;  // a clock that was set back: at once
+    if (topic.kept.empty()) {
+      SendBatch(&entry, unix_us);  // without events
+    } else {
+      send_(entry.first, topic.next - 1, topic.kept.back());
+      topic.sent_us = unix_us;
+    }
+  }
+}
+
 void KvEventOutbox::SendBatch(Entry* entry, uint64_t unix_us) {
   Topic& topic = entry->second;
   topic.kept.push_back(EncodeKvEvents(static_cast<double>(unix_us) / 1e6, topic.batch, form_));
@@ -45,6 +58,7 @@ void KvEventOutbox::SendBatch(Entry* entry, uint64_t unix_us) {
   topic.batch_hashes = 0;
   const std::string& payload = topic.kept.back();
   send_(entry->first, topic.next++, payload);
+  topic.sent_us = unix_us;
   kept_bytes_ += payload.size();
   order_.push_back(entry);
   while (order_.size() > limits_.messages_max || kept_bytes_ > limits_.bytes_max) DropOldest();

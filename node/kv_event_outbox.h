@@ -33,6 +33,10 @@ class KvEventOutbox {
   // Sends what was collected.
   void Flush(uint64_t unix_us);
 
+  // Sends the last message of each topic again that has sent none for `quiet_us`: its number shows who missed
+  // it, and to apply it twice changes nothing.
+  void Repeat(uint64_t unix_us, uint64_t quiet_us);
+
   // For replays. Numbers of a topic are [begin, next); those before `first` are not kept.
   std::vector<std::string> Topics() const;
   uint64_t begin(const std::string& topic) const { return topics_.at(topic).begin; }
@@ -53,6 +57,7 @@ class KvEventOutbox {
     std::deque<std::string> kept;
     std::vector<KvEvent> batch;
     size_t batch_hashes = 0;
+    uint64_t sent_us = 0;
     uint64_t first() const { return next - kept.size(); }
   };
   using Entry = std::map<std::string, Topic>::value_type;

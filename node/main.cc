@@ -25,6 +25,7 @@
 #include "node/endpoints.h"
 #include "node/hand_over.h"
 #include "node/http_server.h"
+#include "node/kv_event_publisher.h"
 #include "node/logging.h"
 #include "node/machine.h"
 #include "node/node.h"
@@ -57,13 +58,17 @@ Status CheckMachine(const Config& config, std::string* warning) {
   return Status::Ok();
 }
 
-std::string Report(const NodeInfo& info) {
-  const nlohmann::ordered_json report = {
+std::string Report(const NodeInfo& info, const KvEventPublisher* kv_events) {
+  nlohmann::ordered_json report = {
       {"node_id", info.record.id},        {"pid", getpid()},
       {"data", info.record.data_address}, {"control", info.record.control_address},
       {"http", info.record.http_address}, {"shm", info.record.shm_path},
       {"ucx", info.record.ucx_address},   {"transports", info.transports},
       {"version", LARDER_VERSION}};
+  if (kv_events != nullptr) {
+    report["kv_events"] = kv_events->address();
+    report["kv_events_replay"] = kv_events->replay_address();
+  }
   return report.dump();
 }
 
@@ -103,6 +108,7 @@ struct Daemon {
   std::unique_ptr<Node> node;
   std::unique_ptr<ClusterLink> cluster;
   std::unique_ptr<BringHome> bring_home;  // nodes that come and go move slots
+  std::unique_ptr<KvEventPublisher> kv_events;
   std::unique_ptr<HttpServer> http;
   std::unique_ptr<ControlService> control;
 
@@ -141,6 +147,11 @@ struct Daemon {
     const timespec at_once{};
     LARDER_RETURN_IF_ERROR(
         cluster->Join(node.get(), [&] { return sigtimedwait(&signals, nullptr, &at_once) > 0; }));
+    if (const auto kv_options = KvEventOptionsOf(config, node->info().record.id)) {
+      auto kv_started = KvEventPublisher::Start(*kv_options, node.get());
+      if (!kv_started.ok()) return kv_started.status();
+      kv_events = std::move(kv_started).value();
+    }
     endpoints.SetNode(node.get());
     control->SetDrain(
         [this] {
@@ -237,7 +248,7 @@ int Serve(LoadedConfig loaded, const std::string& warning, const sigset_t& signa
     spdlog::info("{}", status.text());
     return kExitOk;
   }
-  const std::string report = Report(daemon.node->info());
+  const std::string report = Report(daemon.node->info(), daemon.kv_events.get());
   if (!report_path.empty()) {
     if (Status status = WriteReport(report_path, report); !status.ok()) return Refuse(status);
   }

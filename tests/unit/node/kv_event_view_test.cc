@@ -287,6 +287,25 @@ TEST(KvEventView, ANewLifeIsAGap) {
   EXPECT_EQ(router.there, (Told{{"CPU", 0, 3}}));
 }
 
+TEST(KvEventView, ALossWithNothingBehindItIsSeenSoon) {
+  std::vector<std::pair<std::string, uint64_t>> sent;
+  KvEventOutbox outbox({1, 1 << 20}, KvEventForm::kMap,
+                       [&](const std::string& topic, uint64_t sequence, const std::string&) {
+                         sent.emplace_back(topic, sequence - kStartUs);
+                       });
+  for (const char* topic : {"one", "two"}) {
+    outbox.Add(topic, {KvEvent::Kind::kStored, Presence::kRam, 0, 64, {3}}, kStartUs);
+  }
+  outbox.Flush(kStartUs);
+  sent.clear();
+  outbox.Repeat(kStartUs + 99, 100);
+  EXPECT_TRUE(sent.empty());
+  outbox.Repeat(kStartUs + 100, 100);  // nothing of topic one is kept: a message without events
+  outbox.Repeat(kStartUs + 101, 100);
+  const std::vector<std::pair<std::string, uint64_t>> wanted = {{"one", 1}, {"two", 1}};
+  EXPECT_EQ(sent, wanted);
+}
+
 TEST(KvEventView, WhatIsNoEnginesIsLeftOut) {
   size_t told = 0;
   KvEventView view([&](const std::string&, KvEvent&&) { ++told; });
