@@ -1,5 +1,5 @@
-"""A router that reads a node's KV events with vLLM's own classes knows exactly what `larderctl explain` finds there: live, after
-losses, when it comes late, and over a restart."""
+"""A router that reads a node's KV events with vLLM's own classes knows exactly what `larderctl explain` finds there: live,
+after losses, when it comes late, and over a restart."""
 
 import hashlib
 import json
@@ -11,6 +11,7 @@ import unittest
 
 import larder_kv
 import numpy as np
+from engine import Engine, import_once, transfer_config
 from nodes import BIN, CLEAN, PATIENCE_S, Node, free_port
 
 IDENTITY = {
@@ -34,7 +35,8 @@ def digest(*what):
 class Router:
     """Follows a node as vLLM's documentation tells routers to: subscribes, looks at the numbers, asks for what it missed."""
 
-    def __init__(self, node, topic=b"kv@", replay=True):
+    def __init__(self, addresses, topic=b"kv@", listens=False, room=None):
+        """addresses: as a node's report has them; what it listens at, if it does. room: for messages that it has not read."""
         import msgspec
         import zmq
         from vllm.distributed.kv_events import AllBlocksCleared, BlockRemoved, BlockStored, KVEventBatch
@@ -45,16 +47,22 @@ class Router:
         self._live = self._context.socket(zmq.SUB)
         self._live.setsockopt(zmq.SUBSCRIBE, topic)
         self._live.setsockopt(zmq.RECONNECT_IVL, 10)
-        self._topic, self._node = topic, node
-        if isinstance(node, str):
-            self._live.bind(node)
+        if room:
+            self._live.setsockopt(zmq.RCVHWM, room)
+            self._live.setsockopt(zmq.RCVBUF, 4096)
+        self._topic, self._addresses, self._asks = topic, addresses, not listens
+        if listens:
+            self._live.bind(self._endpoint("kv_events"))
         else:
-            self._live.connect(f"tcp://{node.report['kv_events']}")
-        self._asks = replay
+            self._live.connect(self._endpoint("kv_events"))
         self.last, self.there, self.replays, self.clears = {}, {}, 0, 0
         self.block_sizes = set()
-        if replay:
+        if self._asks:
             self.replay(0)
+
+    def _endpoint(self, name):
+        address = self._addresses[name]
+        return address if "://" in address else f"tcp://{address}"
 
     def close(self):
         self._context.destroy(linger=0)
@@ -74,7 +82,9 @@ class Router:
             if isinstance(event, removed):
                 there -= named
             else:
-                assert isinstance(event, stored) and event.token_ids == [] and event.parent_block_hash is None
+                assert isinstance(event, stored)
+                if event.medium in ("CPU", "STORAGE"):  # a node's
+                    assert event.token_ids == [] and event.parent_block_hash is None
                 self.block_sizes.add(event.block_size)
                 there |= named
 
@@ -83,7 +93,7 @@ class Router:
 
         self.replays += 1
         socket = self._context.socket(zmq.DEALER)
-        socket.connect(f"tcp://{self._node.report['kv_events_replay']}")
+        socket.connect(self._endpoint("kv_events_replay"))
         socket.send_multipart([b"", first.to_bytes(8, "big")])
         while socket.poll(PATIENCE_S * 1000):
             empty, topic, number, payload = socket.recv_multipart()
@@ -111,6 +121,43 @@ class Router:
         return set().union(*self.there.values())
 
 
+class Engines(unittest.TestCase):
+    """First, since it forks: by then nothing here may have had a thread."""
+
+    def test_what_a_node_publishes_is_what_its_engine_published(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        node = Node("64MiB", "--kv-events-listen", "127.0.0.1:0", "--kv-events-replay-listen", "127.0.0.1:0")
+        self.addCleanup(node.end)
+        events = {
+            "enable_kv_cache_events": True,
+            "publisher": "zmq",
+            "endpoint": f"ipc://{folder.name}/live",
+            "replay_endpoint": f"ipc://{folder.name}/replay",
+            "topic": "kv@engine",
+        }
+        connector = transfer_config(node.address, chunk_tokens=64)
+        engine = Engine("kv-events", "tiny", connector, enable_prefix_caching=True, kv_events_config=events)
+        self.addCleanup(engine.close)
+        lengths = (64, 200, 300, 500)
+        for length in lengths:
+            engine.generate([[random.Random(f"{length}/{at}").randrange(3, 500) for at in range(length)]])
+        engine.call("settle")
+        of_node = Router(node.report)
+        self.addCleanup(of_node.close)
+        of_engine = Router({"kv_events": events["endpoint"], "kv_events_replay": events["replay_endpoint"]})
+        self.addCleanup(of_engine.close)
+        chunks = sum(length // 64 for length in lengths)
+        end = time.monotonic() + PATIENCE_S
+        while len(of_node.all()) < 2 * chunks and time.monotonic() < end:
+            of_node.follow()
+        published = {each for medium, _, each in of_engine.all() if medium == "GPU"}
+        kept = {each for medium, _, each in of_node.all() if medium == "CPU"}
+        self.assertEqual(of_node.block_sizes, {32})
+        self.assertEqual(len(kept), 2 * chunks)
+        self.assertLessEqual(kept, published)
+
+
 class Blocks:
     """Blocks of one namespace, and where the node has them by what `larderctl` says."""
 
@@ -126,7 +173,7 @@ class Blocks:
     def put(self, count, halves=False, group=0):
         for _ in range(count):
             number = len(self.hashes)
-            constituents = [digest(self.identity, number, each) for each in range(PER_BLOCK)]
+            constituents = [digest(self.identity, number, each) for each in range(self.identity["block_tokens"] // 16)]
             key = constituents[-1]
             self.hashes.append((key, group))
             self._constituents[key] = constituents
@@ -162,9 +209,9 @@ class Blocks:
         for wanted in {group for _, group in self.hashes}:
             hashes = [key.hex() for key, group in self.hashes if group == wanted]
             fields = [text for name, value in self.identity.items() for text in ("--field", f"{name}={value}")]
-            command = [BIN / "larderctl", "--endpoints", self.node.address, "--json", "explain", "--group", str(wanted), *fields]
+            asked = ["--endpoints", self.node.address, "--json", "explain", "--group", str(wanted), *fields, "--hashes", "-"]
             done = subprocess.run(
-                [*map(str, command), "--hashes", "-"], input="\n".join(hashes), env=CLEAN, capture_output=True, text=True, check=False
+                [BIN / "larderctl", *asked], input="\n".join(hashes), env=CLEAN, capture_output=True, text=True, check=False
             )
             assert done.returncode in (0, 1), done.stderr  # 1: some are not there
             for block in json.loads(done.stdout)["blocks"]:
@@ -184,8 +231,8 @@ class Blocks:
 
 class KvEvents(unittest.TestCase):
     def node(self, *flags, memory="16MiB"):
-        flags = ("--kv-events-listen", f"127.0.0.1:{free_port()}", "--kv-events-replay-listen", f"127.0.0.1:{free_port()}", *flags)
-        made = Node(memory, "--node-id", "n1", *flags)
+        live, replay = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        made = Node(memory, "--node-id", "n1", "--kv-events-listen", live, "--kv-events-replay-listen", replay, *flags)
         self.addCleanup(made.end)
         return made
 
@@ -211,11 +258,12 @@ class KvEvents(unittest.TestCase):
             if time.monotonic() > end:
                 for router in routers:
                     missing, wrong = truth - router.all(), router.all() - truth
-                    self.assertEqual((len(missing), len(wrong)), (0, 0), f"missing {sorted(missing)[:4]}, wrong {sorted(wrong)[:4]}")
+                    said = f"missing {sorted(missing)[:4]}, wrong {sorted(wrong)[:4]}"
+                    self.assertEqual((len(missing), len(wrong)), (0, 0), said)
 
     def test_eviction_removal_and_clear(self):
         node = self.node()
-        live, blocks = self.made(Router, node), self.made(Blocks, node)
+        live, blocks = self.made(Router, node.report), self.made(Blocks, node)
         blocks.put(40)
         blocks.put(10, halves=True)
         blocks.put(5, group=1)
@@ -224,53 +272,61 @@ class KvEvents(unittest.TestCase):
         self.assertEqual(live.block_sizes, {16})
         blocks.put(400)  # more than memory holds
         blocks.remove(range(430, 440))
-        truth = self.assert_exact([blocks], live, self.made(Router, node))
+        truth = self.assert_exact([blocks], live, self.made(Router, node.report))
         self.assertGreater(len(truth), 100 * PER_BLOCK)
         self.assertLess(len(truth), 400 * PER_BLOCK)
         clears = live.clears
         blocks.clear()
-        self.assertEqual(self.assert_exact([blocks], live, self.made(Router, node)), set())
+        self.assertEqual(self.assert_exact([blocks], live, self.made(Router, node.report)), set())
         self.assertEqual(live.clears, clears + 1)
         blocks.put(3)
-        self.assertEqual(len(self.assert_exact([blocks], live, self.made(Router, node))), 3 * PER_BLOCK)
+        self.assertEqual(len(self.assert_exact([blocks], live, self.made(Router, node.report))), 3 * PER_BLOCK)
         self.assertEqual(node.metric("larder_kv_event_unread_total"), 0)
 
     def test_tiers_and_a_restart_after_kill(self):
         node = self.node(*self.ssd(), "--ssd-promote-after", "1")
-        live, blocks = self.made(Router, node), self.made(Blocks, node)
+        live, blocks = self.made(Router, node.report), self.made(Blocks, node)
         blocks.put(500)
         blocks.put(40, halves=True)
         blocks.put(20, group=3)
         blocks.read(range(100, 120))
-        truth = self.assert_exact([blocks], live, self.made(Router, node))
+        truth = self.assert_exact([blocks], live, self.made(Router, node.report))
         self.assertEqual({medium for medium, _, _ in truth}, {"CPU", "STORAGE"})
         node.kill()
         node.start()
-        warm = self.assert_exact([blocks], live, self.made(Router, node))
+        warm = self.assert_exact([blocks], live, self.made(Router, node.report))
         self.assertEqual({medium for medium, _, _ in warm}, {"STORAGE"})
         self.assertGreater(len(warm), 100 * PER_BLOCK)
         blocks.read(range(100, 120))
         blocks.remove(range(0, 100))
-        self.assert_exact([blocks], live, self.made(Router, node))
+        self.assert_exact([blocks], live, self.made(Router, node.report))
         blocks.clear()
-        self.assertEqual(self.assert_exact([blocks], live, self.made(Router, node)), set())
+        self.assertEqual(self.assert_exact([blocks], live, self.made(Router, node.report)), set())
         self.assertEqual(node.metric("larder_kv_event_unread_total"), 0)
 
     def test_what_was_missed_is_told_again(self):
         """By the messages themselves, or, where few are kept, by all that is there."""
         for kept in ("3", "10000"):
             node = self.node("--kv-events-kept", kept, "--events-max", "100", *self.ssd())
-            blocks, lossy = self.made(Blocks, node), self.made(Router, node)
+            blocks, lossy = self.made(Blocks, node), self.made(Router, node.report)
             for step in range(20):
                 blocks.put(20)
                 blocks.remove(random.Random(step).sample(range(len(blocks.hashes)), 5))
                 lossy.follow(lose=0.5)
                 if step % 5 == 4:
-                    late = self.made(Router, node)
+                    late = self.made(Router, node.report)
                     self.assert_exact([blocks], late)
             self.assert_exact([blocks], lossy)
             self.assertGreater(lossy.replays, 1)
             self.assertEqual(node.metric("larder_kv_event_replay_snapshots_total") > 0, kept == "3")
+
+    def test_a_subscriber_that_does_not_read(self):
+        node = self.node("--kv-events-hwm", "1")
+        slow, blocks = self.made(Router, node.report, room=1), self.made(Blocks, node, block_tokens=4096)
+        blocks.put(3000)  # 14 MB of messages, more than sockets hold
+        truth = self.assert_exact([blocks], slow)
+        self.assertGreater(len(truth), 100 * 256)
+        self.assertGreater(slow.replays, 1, "nothing was lost")
 
     def test_each_model_has_a_topic_and_numbers_of_its_own(self):
         node = self.node("--kv-events-topic", "kv@{node}@{cache_prefix}")
@@ -278,7 +334,7 @@ class KvEvents(unittest.TestCase):
         adapter = self.made(Blocks, node, cache_prefix="org/one", lora="ab")
         files = self.made(larder_kv.Client, node.address, environment=False, deadline_ms=20000)
         files.namespace({"kind": "opaque", "model": "files"}).put([digest("file")], np.zeros((1, 100), np.uint8))
-        of_one, of_all = self.made(Router, node, b"kv@n1@org/one"), self.made(Router, node)
+        of_one, of_all = self.made(Router, node.report, b"kv@n1@org/one"), self.made(Router, node.report)
         for each in (one, other, adapter):
             each.put(30)
         self.assert_exact([one, adapter], of_one)
@@ -290,9 +346,9 @@ class KvEvents(unittest.TestCase):
         self.assert_exact([one, other, adapter], of_all)
 
     def test_a_router_that_listens_itself(self):
-        address = f"tcp://127.0.0.1:{free_port()}"
-        router = self.made(Router, address, b"all", replay=False)
-        node = Node("16MiB", "--kv-events-connect", address.removeprefix("tcp://"), "--kv-events-topic", "all")
+        address = f"127.0.0.1:{free_port()}"
+        router = self.made(Router, {"kv_events": address}, b"all", listens=True)
+        node = Node("16MiB", "--kv-events-connect", address, "--kv-events-topic", "all")
         self.addCleanup(node.end)
         end = time.monotonic() + PATIENCE_S
         blocks = self.made(Blocks, node)
@@ -304,4 +360,5 @@ class KvEvents(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    import_once()
     unittest.main()
