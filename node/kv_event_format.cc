@@ -5,7 +5,7 @@
 namespace larder::node {
 namespace {
 
-using Value = nlohmann::ordered_json;
+using Json = nlohmann::ordered_json;
 
 // The tiers by vLLM's names for them.
 std::string_view MediumOf(Presence tier) {
@@ -18,13 +18,13 @@ class Fields {
  public:
   Fields(std::string_view tag, KvEventForm form) : form_(form) {
     if (form_ == KvEventForm::kMap) {
-      value_ = Value::object();
+      value_ = Json::object();
       value_["type"] = tag;
     } else {
-      value_ = Value::array({tag});
+      value_ = Json::array({tag});
     }
   }
-  Fields& Add(const char* name, Value&& value) {
+  Fields& Add(const char* name, Json&& value) {
     if (form_ == KvEventForm::kMap) {
       value_[name] = std::move(value);
     } else {
@@ -36,20 +36,20 @@ class Fields {
     if (form_ == KvEventForm::kArray) value_.push_back(nullptr);
     return *this;
   }
-  Value Take() { return std::move(value_); }
+  Json Take() { return std::move(value_); }
 
  private:
   const KvEventForm form_;
-  Value value_;
+  Json value_;
 };
 
-Value ValueOf(const KvEvent& event, KvEventForm form) {
+Json ValueOf(const KvEvent& event, KvEventForm form) {
   switch (event.kind) {
     case KvEvent::Kind::kStored:
       return Fields("BlockStored", form)
           .Add("block_hashes", event.hashes)
           .Add("parent_block_hash", nullptr)  // a block of a node stands alone
-          .Add("token_ids", Value::array())   // a node never sees tokens
+          .Add("token_ids", Json::array())    // a node never sees tokens
           .Add("block_size", event.block_tokens)
           .Add("lora_id", nullptr)
           .Add("medium", MediumOf(event.tier))
@@ -85,13 +85,13 @@ uint64_t PublishedHash(const ChainHash& hash) {
 }
 
 std::string EncodeKvEvents(double seconds, std::span<const KvEvent> events, KvEventForm form) {
-  Value list = Value::array();
+  Json list = Json::array();
   for (const KvEvent& event : events) list.push_back(ValueOf(event, form));
-  Value batch = Value::array();
+  Json batch = Json::array();
   batch.push_back(seconds);
   batch.push_back(std::move(list));
   batch.push_back(0);  // a node has no ranks; vLLM without data parallelism says 0 too
-  const std::vector<uint8_t> bytes = Value::to_msgpack(batch);
+  const std::vector<uint8_t> bytes = Json::to_msgpack(batch);
   return {bytes.begin(), bytes.end()};
 }
 

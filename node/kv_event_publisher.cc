@@ -15,12 +15,12 @@ namespace {
 constexpr long kPauseMs = 20;  // while nothing happens
 constexpr uint64_t kQuietUs = 2'000'000;
 constexpr int kLingerMs = 500;  // for the last messages, when the node ends
-constexpr int64_t kRequestBytesMax = 1024;
-constexpr size_t kReplaysMax = 8;          // at a time; other clients wait
-constexpr int kMessagesPerStep = 64;       // of a replay
-constexpr int kMessagesOfClient = 128;     // that wait for it
-constexpr uint64_t kStuckUs = 10'000'000;  // a client that takes nothing for so long has gone
-constexpr size_t kTopicsMax = 4096;        // without a block; beyond, they are forgotten
+constexpr int64_t kReplayRequestBytesMax = 1024;
+constexpr size_t kReplaysMax = 8;                // at a time; other clients wait
+constexpr int kMessagesPerStep = 64;             // of a replay
+constexpr int kMessagesOfClient = 128;           // that wait for it
+constexpr uint64_t kClientStuckUs = 10'000'000;  // a client that takes nothing for so long has gone
+constexpr size_t kTopicsMax = 4096;              // without a block; beyond, they are forgotten
 
 uint64_t UnixUs() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -141,7 +141,8 @@ Status KvEventPublisher::Open() {
   LARDER_RETURN_IF_ERROR(Set(router_.get(), ZMQ_IPV6, 1));
   // A client that is full or gone is told so, instead of losing what it asked for.
   LARDER_RETURN_IF_ERROR(Set(router_.get(), ZMQ_ROUTER_MANDATORY, 1));
-  if (zmq_setsockopt(router_.get(), ZMQ_MAXMSGSIZE, &kRequestBytesMax, sizeof kRequestBytesMax) != 0) {
+  if (zmq_setsockopt(router_.get(), ZMQ_MAXMSGSIZE, &kReplayRequestBytesMax, sizeof kReplayRequestBytesMax) !=
+      0) {
     return Failed("kv_events_replay_listen");
   }
   return Bind(router_.get(), "kv_events_replay_listen", options_.replay_listen, &replay_address_);
@@ -290,7 +291,7 @@ bool KvEventPublisher::Step(Job* job) {
     const Taken taken =
         last ? Reply(job->client, "", UINT64_MAX, "")
              : Reply(job->client, *job->waiting->topic, job->waiting->sequence, job->waiting->payload);
-    if (taken == Taken::kLater && now_us - job->taken_us < kStuckUs) return false;
+    if (taken == Taken::kLater && now_us - job->taken_us < kClientStuckUs) return false;
     if (taken != Taken::kYes) {
       ++stats_.replays_dropped;
       return true;
