@@ -55,6 +55,12 @@ Status CheckMachine(const Config& config, std::string* warning) {
   LARDER_RETURN_IF_ERROR(CheckPortFree("data_listen", config.data_listen));
   LARDER_RETURN_IF_ERROR(CheckPortFree("control_listen", config.control_listen));
   LARDER_RETURN_IF_ERROR(CheckPortFree("http_listen", config.http_listen));
+  if (!config.kv_events_listen.empty()) {
+    LARDER_RETURN_IF_ERROR(CheckPortFree("kv_events_listen", config.kv_events_listen));
+  }
+  if (!config.kv_events_replay_listen.empty()) {
+    LARDER_RETURN_IF_ERROR(CheckPortFree("kv_events_replay_listen", config.kv_events_replay_listen));
+  }
   return Status::Ok();
 }
 
@@ -141,17 +147,17 @@ struct Daemon {
     auto node_started = Node::Start(options);
     if (!node_started.ok()) return node_started.status();
     node = std::move(node_started).value();
+    if (const auto kv_options = KvEventOptionsOf(config, node->info().record.id)) {
+      auto kv_started = KvEventPublisher::Start(*kv_options, node.get());
+      if (!kv_started.ok()) return kv_started.status();
+      kv_events = std::move(kv_started).value();
+    }
     if (config.membership != "static")
       bring_home = std::make_unique<BringHome>(node.get(), loaded.credentials);
     endpoints.SetCluster(cluster.get());
     const timespec at_once{};
     LARDER_RETURN_IF_ERROR(
         cluster->Join(node.get(), [&] { return sigtimedwait(&signals, nullptr, &at_once) > 0; }));
-    if (const auto kv_options = KvEventOptionsOf(config, node->info().record.id)) {
-      auto kv_started = KvEventPublisher::Start(*kv_options, node.get());
-      if (!kv_started.ok()) return kv_started.status();
-      kv_events = std::move(kv_started).value();
-    }
     endpoints.SetNode(node.get());
     control->SetDrain(
         [this] {
