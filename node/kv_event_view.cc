@@ -119,6 +119,7 @@ uint32_t KvEventView::NumberOf(const Name& name, const BlockEvent& event) {
   block.space = name.space;
   block.group = name.group;
   block.hash = name.hash;
+  block.hashes.reserve(event.constituents.size());
   for (const ChainHash& hash : event.constituents) block.hashes.push_back(PublishedHash(hash));
   if (block.hashes.empty()) block.hashes = {PublishedHash(name.hash)};
   find_.insert(number);
