@@ -18,6 +18,7 @@ void KvEventReplay::BeginTopic() {
   const std::string& topic = topics_[topic_];
   end_ = outbox_.next(topic);
   next_ = std::max(from_, outbox_.begin(topic));
+  floor_ = from_;
 }
 
 // Its numbers end with the last live one and are none that the client had before: it goes on from there.
@@ -26,7 +27,7 @@ void KvEventReplay::BeginSnapshot() {
   ++snapshots_;
   bound_ = view_.bound();
   end_ = outbox_.next(topics_[topic_]);
-  const uint64_t room = end_ - std::min(next_, from_);
+  const uint64_t room = end_ - floor_;
   step_ = std::max(kBlocksPerMessage, (bound_ + room - 1) / room);
   next_ = cleared_at_ = end_ - std::max<uint64_t>(1, (bound_ + step_ - 1) / step_);
 }
@@ -40,6 +41,7 @@ std::optional<KvEventReplay::Message> KvEventReplay::Next(uint64_t unix_us) {
   const std::string& topic = topics_[topic_];
   if (!in_snapshot_ && next_ < outbox_.first(topic)) BeginSnapshot();
   const uint64_t sequence = next_++;
+  floor_ = next_;
   return Message{&topic, sequence,
                  in_snapshot_ ? SnapshotMessage(sequence, unix_us) : outbox_.kept(topic, sequence)};
 }

@@ -41,6 +41,7 @@ class KvEventReplay {
   const std::vector<std::string> topics_;
   size_t topic_ = 0;
   uint64_t next_ = 0, end_ = 0;  // numbers of the topic
+  uint64_t floor_ = 0;           // the client takes none below
   bool in_snapshot_ = false;
   uint64_t cleared_at_ = 0;        // number of the snapshot's first message
   uint64_t step_ = 0, bound_ = 0;  // blocks by number: of a message, of all
