@@ -592,8 +592,8 @@ def main(names):
     import kv_events_test
     import parts_test  # it brings torch in: only now is the environment what torch must see
 
-    suite.addTest(unittest.defaultTestLoader.loadTestsFromModule(parts_test))
     suite.addTest(unittest.defaultTestLoader.loadTestsFromModule(kv_events_test))
+    suite.addTest(unittest.defaultTestLoader.loadTestsFromModule(parts_test))
 
     result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2, resultclass=Result).run(suite)
     failed, skipped = len(result.failures) + len(result.errors), len(result.skipped)

@@ -122,7 +122,7 @@ class Router:
 
 
 class Engines(unittest.TestCase):
-    """First, since it forks: by then nothing here may have had a thread."""
+    """First here, since it forks: by then nothing in this process may have had a thread."""
 
     def test_what_a_node_publishes_is_what_its_engine_published(self):
         folder = tempfile.TemporaryDirectory()
