@@ -144,6 +144,20 @@ namespace larder::node {
     "how many reads are remembered, so that a quarantine can say who read what; 16 bytes each") \
   X(Count,    events_max,     "events_max",     "65536", "0", "16777216", \
     "events that a router may be behind before it has to begin anew; about 150 bytes each; 0: no events") \
+  X(Address,  kv_events_listen, "kv_events_listen", "", "", "", \
+    "where routers subscribe (ZeroMQ) to what comes and goes, in the form of vLLM's KV events; port 0 takes any free one; empty: nowhere") \
+  X(List,     kv_events_connect, "kv_events_connect", "", "", "", \
+    "host:port of routers that listen for KV events themselves") \
+  X(Address,  kv_events_replay_listen, "kv_events_replay_listen", "", "", "", \
+    "where they ask for KV events that they missed; empty: nowhere") \
+  X(Text,     kv_events_topic, "kv_events_topic", "kv@{node}@{namespace}", "0", "256", \
+    "topic of KV events; {node}, {namespace}, {tenant} and fields of the identity are filled in; engines of one topic must have one model") \
+  X(Choice,   kv_events_form, "kv_events_form", "map", "map|array", "", \
+    "how an event looks: map as vLLM 0.32 has it, or array as earlier ones and SGLang; Dynamo reads both") \
+  X(Count,    kv_events_kept, "kv_events_kept", "10000", "1", "1000000", \
+    "messages that are kept for who missed them, of 64 MiB in all at most; beyond, a replay tells all that is there") \
+  X(Count,    kv_events_hwm,  "kv_events_hwm",  "1000", "1", "1000000", \
+    "messages that wait for a subscriber; what it has no room for is lost to it, and the numbers show it") \
   X(List,     ssd,            "ssd",            "",    "", "", \
     "directories for blocks that memory does not hold, one a disk; empty: none") \
   X(Bytes,    ssd_bytes,      "ssd_bytes",      "0",   "0", "1024PiB", \

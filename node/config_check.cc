@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "node/config.h"
+#include "node/kv_event_format.h"
 #include "proto/placement.h"
 #include "proto/units.h"
 
@@ -18,15 +19,18 @@ Status CheckAddresses(const Config& config) {
   struct Listener {
     const char* name;
     const std::string& text;
+    bool advertised = true;
   };
   const Listener listeners[] = {{"data_listen", config.data_listen},
                                 {"control_listen", config.control_listen},
                                 {"http_listen", config.http_listen},
-                                {"ucx_listen", config.ucx_listen}};
+                                {"ucx_listen", config.ucx_listen},
+                                {"kv_events_listen", config.kv_events_listen, false},
+                                {"kv_events_replay_listen", config.kv_events_replay_listen, false}};
   for (const Listener& one : listeners) {
     if (one.text.empty()) continue;
     const HostPort address = ParseHostPort(one.text).value();
-    if (IsWildcard(address.host) && config.advertise.empty()) {
+    if (IsWildcard(address.host) && config.advertise.empty() && one.advertised) {
       return Invalid(
           std::string(one.name) + " is " + one.text +
           ", which nobody can connect to by that name; add --advertise HOST, the name or address of "
@@ -112,6 +116,27 @@ Status CheckMembership(const Config& config) {
   return Status::Ok();
 }
 
+Status CheckKvEvents(const Config& config) {
+  for (const std::string& address : config.kv_events_connect) {
+    if (ParseHostPort(address).ok()) continue;
+    return Invalid("kv_events_connect: \"" + address + "\" is no host:port; leave out tcp:// and paths");
+  }
+  const Status topic = CheckTopic(config.kv_events_topic);
+  if (!topic.ok()) return Invalid("kv_events_topic: " + topic.text());
+  if (config.kv_events_listen.empty() && config.kv_events_connect.empty()) {
+    if (config.kv_events_replay_listen.empty()) return Status::Ok();
+    return Invalid(
+        "kv_events_replay_listen needs kv_events_listen or kv_events_connect: without, there is nothing to "
+        "miss");
+  }
+  if (config.events_max == 0) {
+    return Invalid(
+        "events_max is 0, so that there are no KV events either; raise it, or leave kv_events_listen and "
+        "kv_events_connect out");
+  }
+  return Status::Ok();
+}
+
 }  // namespace
 
 Status TakeOwnEntry(LoadedConfig* loaded) {
@@ -139,6 +164,7 @@ Status TakeOwnEntry(LoadedConfig* loaded) {
 Status CheckConfig(const Config& config) {
   LARDER_RETURN_IF_ERROR(CheckAddresses(config));
   LARDER_RETURN_IF_ERROR(CheckMembership(config));
+  LARDER_RETURN_IF_ERROR(CheckKvEvents(config));
   if (config.slab_bytes != 0 && (config.slab_bytes < (1u << 20) || config.slab_bytes % 4096 != 0)) {
     return Invalid("slab_bytes: " + ExactBytes(config.slab_bytes) +
                    " is no slab size; write 0, or a multiple of 4KiB of at least 1MiB");

@@ -5,6 +5,7 @@ find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(prometheus-cpp REQUIRED)
 pkg_check_modules(TOMLPLUSPLUS REQUIRED IMPORTED_TARGET tomlplusplus)
+pkg_check_modules(ZMQ REQUIRED IMPORTED_TARGET libzmq)
 
 # Apart, so that its fuzzer links nothing else.
 add_library(larder_http_request STATIC ${CMAKE_CURRENT_LIST_DIR}/http_request.cc)
@@ -25,6 +26,11 @@ add_library(larder_daemon STATIC
   ${CMAKE_CURRENT_LIST_DIR}/endpoints.cc
   ${CMAKE_CURRENT_LIST_DIR}/event_streams.cc
   ${CMAKE_CURRENT_LIST_DIR}/http_server.cc
+  ${CMAKE_CURRENT_LIST_DIR}/kv_event_format.cc
+  ${CMAKE_CURRENT_LIST_DIR}/kv_event_outbox.cc
+  ${CMAKE_CURRENT_LIST_DIR}/kv_event_publisher.cc
+  ${CMAKE_CURRENT_LIST_DIR}/kv_event_replay.cc
+  ${CMAKE_CURRENT_LIST_DIR}/kv_event_view.cc
   ${CMAKE_CURRENT_LIST_DIR}/machine.cc
   ${CMAKE_CURRENT_LIST_DIR}/metrics.cc
 )
@@ -33,7 +39,7 @@ target_include_directories(larder_daemon PUBLIC ${PROJECT_SOURCE_DIR})
 target_compile_definitions(larder_daemon PUBLIC LARDER_VERSION="${PROJECT_VERSION}")
 target_link_libraries(larder_daemon
   PUBLIC larder_node larder_membership larder_http_request larder_proto prometheus-cpp::core Threads::Threads
-  PRIVATE larder_warnings larder_control_proto CLI11::CLI11 PkgConfig::TOMLPLUSPLUS nlohmann_json::nlohmann_json)
+  PRIVATE larder_warnings larder_control_proto CLI11::CLI11 PkgConfig::TOMLPLUSPLUS PkgConfig::ZMQ nlohmann_json::nlohmann_json)
 
 add_executable(larder-node
   ${CMAKE_CURRENT_LIST_DIR}/logging.cc

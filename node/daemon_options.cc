@@ -67,6 +67,20 @@ NodeOptions NodeOptionsOf(const LoadedConfig& loaded, const std::string& shm_pat
   return out;
 }
 
+std::optional<KvEventOptions> KvEventOptionsOf(const Config& config, const std::string& node_id) {
+  if (config.kv_events_listen.empty() && config.kv_events_connect.empty()) return std::nullopt;
+  KvEventOptions out;
+  out.listen = config.kv_events_listen;
+  out.connect = config.kv_events_connect;
+  out.replay_listen = config.kv_events_replay_listen;
+  out.node_id = node_id;
+  out.topic = config.kv_events_topic;
+  out.form = config.kv_events_form == "array" ? KvEventForm::kArray : KvEventForm::kMap;
+  out.kept.messages_max = config.kv_events_kept;
+  out.hwm = static_cast<int>(config.kv_events_hwm);
+  return out;
+}
+
 std::string AdvertisedAddress(const Config& config, const std::string& bound) {
   const HostPort address = ParseHostPort(bound).value();
   return JoinHostPort(config.advertise.empty() ? address.host : config.advertise, address.port);

@@ -1,9 +1,11 @@
 // From configuration to what a Node takes.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "node/config.h"
+#include "node/kv_event_publisher.h"
 #include "node/node.h"
 
 namespace larder::node {
@@ -11,6 +13,9 @@ namespace larder::node {
 // Everything but the addresses that are known only once bound. `shm_path`: from PrepareShmPath, empty for
 // none. `seed`: random, of the index's hash function.
 NodeOptions NodeOptionsOf(const LoadedConfig& loaded, const std::string& shm_path, uint64_t seed);
+
+// What is published of its events, as `node_id`; none: nothing.
+std::optional<KvEventOptions> KvEventOptionsOf(const Config& config, const std::string& node_id);
 
 // The address that others use for something bound at `bound`: the advertised host with its port.
 std::string AdvertisedAddress(const Config& config, const std::string& bound);

@@ -26,6 +26,7 @@
 #include "node/endpoints.h"
 #include "node/hand_over.h"
 #include "node/http_server.h"
+#include "node/kv_event_publisher.h"
 #include "node/logging.h"
 #include "node/machine.h"
 #include "node/node.h"
@@ -56,16 +57,26 @@ Status CheckMachine(const Config& config, std::string* warning) {
   LARDER_RETURN_IF_ERROR(CheckPortFree("data_listen", config.data_listen));
   LARDER_RETURN_IF_ERROR(CheckPortFree("control_listen", config.control_listen));
   LARDER_RETURN_IF_ERROR(CheckPortFree("http_listen", config.http_listen));
+  if (!config.kv_events_listen.empty()) {
+    LARDER_RETURN_IF_ERROR(CheckPortFree("kv_events_listen", config.kv_events_listen));
+  }
+  if (!config.kv_events_replay_listen.empty()) {
+    LARDER_RETURN_IF_ERROR(CheckPortFree("kv_events_replay_listen", config.kv_events_replay_listen));
+  }
   return Status::Ok();
 }
 
-std::string Report(const NodeInfo& info) {
-  const nlohmann::ordered_json report = {
+std::string Report(const NodeInfo& info, const KvEventPublisher* kv_events) {
+  nlohmann::ordered_json report = {
       {"node_id", info.record.id},        {"pid", getpid()},
       {"data", info.record.data_address}, {"control", info.record.control_address},
       {"http", info.record.http_address}, {"shm", info.record.shm_path},
       {"ucx", info.record.ucx_address},   {"transports", info.transports},
       {"version", LARDER_VERSION}};
+  if (kv_events != nullptr) {
+    report["kv_events"] = kv_events->address();
+    report["kv_events_replay"] = kv_events->replay_address();
+  }
   return report.dump();
 }
 
@@ -106,6 +117,7 @@ struct Daemon {
   std::unique_ptr<ClusterLink> cluster;
   std::unique_ptr<BringHome> bring_home;  // nodes that come and go move slots
   std::unique_ptr<Repair> repair;         // and places of copies
+  std::unique_ptr<KvEventPublisher> kv_events;
   std::unique_ptr<HttpServer> http;
   std::unique_ptr<ControlService> control;
 
@@ -138,6 +150,11 @@ struct Daemon {
     auto node_started = Node::Start(options);
     if (!node_started.ok()) return node_started.status();
     node = std::move(node_started).value();
+    if (const auto kv_options = KvEventOptionsOf(config, node->info().record.id)) {
+      auto kv_started = KvEventPublisher::Start(*kv_options, node.get());
+      if (!kv_started.ok()) return kv_started.status();
+      kv_events = std::move(kv_started).value();
+    }
     if (config.membership != "static")
       bring_home = std::make_unique<BringHome>(node.get(), loaded.credentials);
     endpoints.SetCluster(cluster.get());
@@ -247,7 +264,7 @@ int Serve(LoadedConfig loaded, const std::string& warning, const sigset_t& signa
     spdlog::info("{}", status.text());
     return kExitOk;
   }
-  const std::string report = Report(daemon.node->info());
+  const std::string report = Report(daemon.node->info(), daemon.kv_events.get());
   if (!report_path.empty()) {
     if (Status status = WriteReport(report_path, report); !status.ok()) return Refuse(status);
   }

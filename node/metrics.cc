@@ -49,6 +49,11 @@ void EmitMisses(In in, Sink& out) {
   }
 }
 
+void EmitKvEventBlocks(In in, Sink& out) {
+  out.Add(in.info.kv_events.stored, {{"event", "stored"}});
+  out.Add(in.info.kv_events.removed, {{"event", "removed"}});
+}
+
 void EmitPuts(In in, Sink& out) {
   const OwnerStats& s = in.owner;
   const std::pair<PutState, uint64_t> states[] = {{PutState::kStored, s.puts},
@@ -124,6 +129,7 @@ void EmitHomeAnswers(In in, Sink& out) {
     for (const MoverStats& each : in.movers) out.Add(each.stats.field, {{"transport", each.transport}}); \
   }
 #define OWNER(field) [](In in, Sink& out) { out.Add(in.owner.field); }
+#define KV_EVENTS(field) [](In in, Sink& out) { out.Add(in.info.kv_events.field); }
 // Zeros without an SSD tier.
 #define SSD(field) [](In in, Sink& out) { out.Add(in.owner.ssd.field); }
 
@@ -354,6 +360,30 @@ constexpr Metric kMetrics[] = {
      [](In in, Sink& out) { out.Add(uint64_t{in.info.event_streams}); }},
     {{"larder_event_gaps_total", "", "Times that a follower had fallen behind and began anew.", kCounter},
      OWNER(event_gaps)},
+    {{"larder_kv_event_messages_total", "", "Messages of KV events published.", kCounter},
+     KV_EVENTS(messages)},
+    {{"larder_kv_event_bytes_total", "bytes", "Their payload.", kCounter}, KV_EVENTS(bytes)},
+    {{"larder_kv_event_blocks_total", "", "Blocks of engines that were published, by what happened.",
+      kCounter},
+     EmitKvEventBlocks},
+    {{"larder_kv_event_clears_total", "", "Times that a topic was told to be empty.", kCounter},
+     KV_EVENTS(cleared)},
+    {{"larder_kv_event_unread_total", "",
+      "Blocks on SSD that were not published, since their head there could not be read.", kCounter},
+     KV_EVENTS(unread)},
+    {{"larder_kv_event_replays_total", "", "Replays of KV events that were asked for.", kCounter},
+     KV_EVENTS(replays)},
+    {{"larder_kv_event_replay_snapshots_total", "",
+      "Topics that they told anew, since too much had been missed.", kCounter},
+     KV_EVENTS(replay_snapshots)},
+    {{"larder_kv_event_replays_dropped_total", "", "Replays that ended before the client had all.", kCounter},
+     KV_EVENTS(replays_dropped)},
+    {{"larder_kv_event_bad_requests_total", "", "What was asked for in another form.", kCounter},
+     KV_EVENTS(bad_requests)},
+    {{"larder_kv_event_known_blocks", "", "Blocks that the publisher of KV events knows.", kGauge},
+     KV_EVENTS(blocks)},
+    {{"larder_kv_event_kept_messages", "", "Messages kept for replays.", kGauge}, KV_EVENTS(kept_messages)},
+    {{"larder_kv_event_kept_bytes", "bytes", "Their payload.", kGauge}, KV_EVENTS(kept_bytes)},
     {{"larder_connections_refused_total", "", "Connections turned away beyond connections_max.", kCounter},
      [](In in, Sink& out) { out.Add(in.info.connections_refused); }},
     {{"larder_hello_timeouts_total", "", "Connections closed because they said no hello in time.", kCounter},

@@ -15,6 +15,7 @@
 #include "node/owner_thread.h"
 #include "node/slab_memory.h"
 #include "node/ssd/file_disk.h"
+#include "node/ssd/head_reader.h"
 
 namespace larder::node {
 
@@ -93,6 +94,8 @@ struct Node::Impl final : OwnerPort, transport::Acceptor {
   mutable std::mutex hand_over_mutex;
   HandOverProgress hand_over;
   RepairProgress repair;
+  mutable std::mutex kv_events_mutex;
+  KvEventStats kv_events;
   std::atomic<bool> ready{false};
   std::atomic<bool> draining{false};
   std::atomic<uint64_t> next_session{1};
@@ -267,6 +270,10 @@ NodeInfo Node::info() const {
     out.hand_over = impl_->hand_over;
     out.repair = impl_->repair;
   }
+  {
+    const std::lock_guard lock(impl_->kv_events_mutex);
+    out.kv_events = impl_->kv_events;
+  }
   return out;
 }
 
@@ -351,6 +358,30 @@ Result<EventPage> Node::ReadEvents(EventCursor* cursor, std::string_view tenant)
   Result<EventPage> out = kStopped;
   impl_->owner->Call([&](Owner& owner) { out = owner.ReadEvents(cursor, tenant); });
   return out;
+}
+
+Result<std::string> Node::IdentityOf(const Namespace& name_space) const {
+  Result<std::string> out = kStopped;
+  impl_->owner->Call([&](Owner& owner) { out = owner.IdentityOf(name_space); });
+  return out;
+}
+
+std::vector<std::optional<std::vector<ChainHash>>> Node::ReadConstituents(
+    const Namespace& name_space, std::span<const BlockAsked> blocks) const {
+  std::vector<std::optional<ColdPlace>> places;
+  impl_->owner->Call([&](Owner& owner) { places = owner.ColdPlaces(name_space, blocks); });
+  std::vector<std::optional<std::vector<ChainHash>>> out(blocks.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (!places[i]) continue;
+    auto header = ssd::ReadHead(impl_->options.ssd.directories[places[i]->disk], places[i]->record);
+    if (header) out[i] = std::move(header->constituents);
+  }
+  return out;
+}
+
+void Node::SetKvEvents(const KvEventStats& stats) {
+  const std::lock_guard lock(impl_->kv_events_mutex);
+  impl_->kv_events = stats;
 }
 
 void Node::SetEventStreams(uint32_t count) {

@@ -72,6 +72,18 @@ struct RepairProgress {
   uint64_t refused_pieces = 0;                       // the same, by places that can't take them
 };
 
+// Of the publisher of KV events; all zero without one.
+struct KvEventStats {
+  uint64_t messages = 0, bytes = 0;
+  uint64_t stored = 0, removed = 0;  // blocks of engines
+  uint64_t cleared = 0;              // events
+  uint64_t unread = 0;               // blocks on SSD whose own hashes could not be read, so nobody was told
+  uint64_t replays = 0, replay_snapshots = 0, replays_dropped = 0, bad_requests = 0;
+  // gauges
+  uint64_t blocks = 0;  // of the node, that are known to it
+  uint64_t kept_messages = 0, kept_bytes = 0;
+};
+
 struct NodeInfo {
   NodeRecord record;
   NodeTable table;
@@ -87,6 +99,7 @@ struct NodeInfo {
   uint32_t event_streams = 0;        // open ones
   HandOverProgress hand_over;
   RepairProgress repair;
+  KvEventStats kv_events;
 };
 
 struct QuarantineView {
@@ -128,6 +141,12 @@ class Node {
   // As the owner's. The streams that read them are counted for info().
   Result<EventPage> ReadEvents(EventCursor* cursor, std::string_view tenant);
   void SetEventStreams(uint32_t count);
+  // For the publisher of events: an identity's text; the engine's own hashes of blocks on SSD, read there by
+  // the caller's thread (none: no longer there, or not to be read); what it has counted.
+  Result<std::string> IdentityOf(const Namespace& name_space) const;
+  std::vector<std::optional<std::vector<ChainHash>>> ReadConstituents(
+      const Namespace& name_space, std::span<const BlockAsked> blocks) const;
+  void SetKvEvents(const KvEventStats& stats);
   // In force at once when they return, and, with a quarantine_path, after a restart. kUnavailable: in force,
   // but the file could not be written.
   Status AddQuarantine(const Digest& writer, uint64_t since_ms, bool transitive);

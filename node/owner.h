@@ -173,6 +173,11 @@ struct BlockAsked {
   ChainHash hash;
   uint16_t group = 0;
 };
+// One of its pieces on SSD.
+struct ColdPlace {
+  uint32_t disk = 0;
+  ssd::IndexRecord record;
+};
 struct PieceStory {
   Presence tier = Presence::kRam;
   Rectangle rectangle;
@@ -355,6 +360,11 @@ class Owner {
   // The next step of a follower of what comes and goes; bounded in time. Of one tenant, or of all (empty).
   // kUnsupported: events_max is 0.
   Result<EventPage> ReadEvents(EventCursor* cursor, std::string_view tenant);
+  // Where SSD has a piece of each block, for who reads its head there; none: nowhere.
+  std::vector<std::optional<ColdPlace>> ColdPlaces(const Namespace& name_space,
+                                                   std::span<const BlockAsked> blocks) const;
+  // Of a namespace that is open or has blocks on SSD; else kNotFound.
+  Result<std::string> IdentityOf(const Namespace& name_space) const;
   // What another node is told to open for this namespace; kNotFound when nobody opened it here.
   Result<Open> OpeningOf(const Namespace& name_space) const;
   // Slots that have moved here: from now on a miss of theirs asks the node that was home before.

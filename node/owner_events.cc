@@ -220,6 +220,28 @@ EventPage Owner::State::ReadEvents(EventCursor* cursor, std::string_view tenant)
   return page;
 }
 
+std::vector<std::optional<ColdPlace>> Owner::ColdPlaces(const Namespace& name_space,
+                                                        std::span<const BlockAsked> blocks) const {
+  std::vector<std::optional<ColdPlace>> out(blocks.size());
+  if (state_->ssd == nullptr) return out;
+  const ssd::SsdTier& ssd = *state_->ssd;
+  const uint32_t space = ssd.SpaceNumber(name_space);
+  if (space == ssd::SsdTier::kNone) return out;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const uint32_t entry = ssd.First(space, blocks[i].hash, blocks[i].group);
+    if (entry != ssd::SsdTier::kNone) out[i] = ColdPlace{ssd.disk_of(entry), ssd.RecordFor(entry)};
+  }
+  return out;
+}
+
+Result<std::string> Owner::IdentityOf(const Namespace& name_space) const {
+  const auto open = state_->number_of.find(name_space);
+  if (open != state_->number_of.end()) return state_->name_spaces[open->second].identity;
+  const ssd::SpaceRecord* cold = state_->ssd == nullptr ? nullptr : state_->ssd->FindSpace(name_space);
+  if (cold != nullptr && !cold->identity.empty()) return cold->identity;
+  return Status(Code::kNotFound, "no namespace " + ToHex(name_space.bytes) + " on this node");
+}
+
 Result<EventPage> Owner::ReadEvents(EventCursor* cursor, std::string_view tenant) {
   if (!state_->events.on()) {
     return Status(Code::kUnsupported, "this node keeps no events; start it with --events-max above 0");

@@ -36,6 +36,7 @@ OWNED_HEADERS = {
     r"(cuda|cuda_runtime|cuda_runtime_api)\.h|nvtx3/": ("kernels/",),
     r"(grpcpp|grpc|google/protobuf)/|.*\.pb\.h": ("node/", "client/cli/", "tests/"),
     r"openssl/": ("proto/", "transport/"),
+    r"zmq\.h": ("node/",),
     r"(gtest|gmock)/": ("tests/",),
     r"(CLI/|toml\+\+/|toml\.hpp|spdlog/|nlohmann/|prometheus/)": ("node/", "client/cli/", "client/config/", "tests/"),
 }

@@ -55,10 +55,10 @@ Directory::~Directory() {
   if (lock_ >= 0) close(lock_);
 }
 
-std::string Directory::SegmentPath(uint32_t segment) const {
+std::string SegmentPath(const std::string& directory, uint32_t segment) {
   char name[32];
   std::snprintf(name, sizeof name, "/%06u.seg", segment);
-  return path_ + name;
+  return directory + name;
 }
 
 std::vector<uint32_t> Directory::Segments() const {

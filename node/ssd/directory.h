@@ -25,6 +25,8 @@ struct DirectoryOptions {
 // The node that a directory belongs to; empty: nobody, or it can't be read.
 std::string NodeIdOf(const std::string& directory);
 
+std::string SegmentPath(const std::string& directory, uint32_t segment);
+
 class Directory {
  public:
   // One line says what to do when it is somebody else's, newer, in use, or can't be written. `remarks` get
@@ -35,7 +37,7 @@ class Directory {
   ~Directory();
 
   std::string IndexPath() const { return path_ + "/index"; }
-  std::string SegmentPath(uint32_t segment) const;
+  std::string SegmentPath(uint32_t segment) const { return ssd::SegmentPath(path_, segment); }
   std::vector<uint32_t> Segments() const;                    // files that are there
   uint64_t segment_bytes() const { return segment_bytes_; }  // the directory's own, once it has files
   const std::string& path() const { return path_; }

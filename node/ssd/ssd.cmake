@@ -20,6 +20,7 @@ target_link_libraries(larder_ssd_core
 add_library(larder_ssd STATIC
   ${CMAKE_CURRENT_LIST_DIR}/directory.cc
   ${CMAKE_CURRENT_LIST_DIR}/file_disk.cc
+  ${CMAKE_CURRENT_LIST_DIR}/head_reader.cc
   ${CMAKE_CURRENT_LIST_DIR}/index_store.cc
   ${CMAKE_CURRENT_LIST_DIR}/rebuild.cc
   ${CMAKE_CURRENT_LIST_DIR}/thread_engine.cc

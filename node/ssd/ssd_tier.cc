@@ -50,8 +50,13 @@ uint32_t SsdTier::OpenSpace(const SpaceRecord& record) {
 }
 
 const SpaceRecord* SsdTier::FindSpace(const Namespace& name_space) const {
+  const uint32_t number = SpaceNumber(name_space);
+  return number == kNone ? nullptr : &spaces_[number].record;
+}
+
+uint32_t SsdTier::SpaceNumber(const Namespace& name_space) const {
   const auto found = space_of_.find(name_space);
-  return found == space_of_.end() ? nullptr : &spaces_[found->second].record;
+  return found == space_of_.end() ? kNone : found->second;
 }
 
 std::vector<SpaceRecord> SsdTier::Spaces() const {

@@ -95,6 +95,7 @@ class SsdTier {
   uint32_t OpenSpace(const SpaceRecord& record);
   // As loaded or opened; nullptr: never heard of.
   const SpaceRecord* FindSpace(const Namespace& name_space) const;
+  uint32_t SpaceNumber(const Namespace& name_space) const;  // kNone: never heard of
   std::vector<SpaceRecord> Spaces() const;
   // Hides everything of the namespace; OnDurable(token) when no restart brings it back.
   void Clear(const Namespace& name_space, uint32_t new_epoch, uint64_t token);
@@ -106,6 +107,9 @@ class SsdTier {
   bool Lost() const;  // every disk: nothing will be written any more
   const SsdEntry& entry(uint32_t number) const { return index_[number]; }
   const SsdTimes& times(uint32_t number) const { return index_.times(number); }
+  // Where it lies, for who reads it past the tier: on which of the disks, and what is to be found there.
+  uint32_t disk_of(uint32_t number) const { return DiskOf(index_[number].segment); }
+  IndexRecord RecordFor(uint32_t entry) const;
   // Who wrote it (WriterTag), 0 when only the record itself says it.
   uint32_t writer_tag(uint32_t number) const { return writer_tags_[index_[number].writer]; }
   // Something lies under this number and can be read.
@@ -259,7 +263,6 @@ class SsdTier {
   static uint32_t DiskOf(uint32_t place) { return place >> 24; }
   static uint32_t NumberOf(uint32_t place) { return place & 0xffffff; }
   uint64_t PagesOf(const SsdEntry& e) const;
-  IndexRecord RecordFor(uint32_t entry) const;
   Segment& SegmentOf(const SsdEntry& e) { return disks_[DiskOf(e.segment)].segments[NumberOf(e.segment)]; }
   bool Usable(uint32_t entry) const;
   uint8_t WriterNumber(uint32_t tag);

@@ -589,8 +589,10 @@ def main(names):
         [unittest.defaultTestLoader.loadTestsFromName(name, sys.modules[__name__]) for name in names or DEFAULT]
     )
     import_once()
+    import kv_events_test
     import parts_test  # it brings torch in: only now is the environment what torch must see
 
+    suite.addTest(unittest.defaultTestLoader.loadTestsFromModule(kv_events_test))
     suite.addTest(unittest.defaultTestLoader.loadTestsFromModule(parts_test))
 
     result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2, resultclass=Result).run(suite)

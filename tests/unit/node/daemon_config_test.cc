@@ -62,10 +62,27 @@ TEST(Config, DefaultsReadBackAsThemselves) {
   EXPECT_TRUE(CheckConfig(config).ok());
 }
 
+TEST(Config, KvEventsAreCheckedTogether) {
+  const std::vector<std::string> listen = {"--kv-events-listen", "0.0.0.0:5557"};
+  const auto with = [&](std::vector<std::string> more) {
+    std::vector<std::string> flags = listen;
+    flags.insert(flags.end(), more.begin(), more.end());
+    return ErrorOf(Load(flags));
+  };
+  EXPECT_EQ(with({"--kv-events-replay-listen", "0.0.0.0:5558", "--kv-events-topic", "kv@{model}"}), "");
+  EXPECT_NE(with({"--kv-events-replay-listen", "127.0.0.1:5557"}).find("both want port"), std::string::npos);
+  EXPECT_NE(with({"--kv-events-topic", "kv@{model"}).find("kv_events_topic: "), std::string::npos);
+  EXPECT_NE(with({"--kv-events-connect", "tcp://router:1"}).find("no host:port"), std::string::npos);
+  EXPECT_NE(with({"--events-max", "0"}).find("events_max is 0"), std::string::npos);
+  EXPECT_NE(ErrorOf(Load({"--kv-events-replay-listen", "127.0.0.1:1"})).find("needs kv_events_listen"),
+            std::string::npos);
+}
+
 TEST(Config, EveryKnobCanBeSetByFlagVariableAndFile) {
   TempFolder folder;
   for (const Knob& knob : Knobs()) {
     if (knob.name == "membership" || knob.name.starts_with("etcd_")) continue;  // only together: below
+    if (knob.name == "kv_events_replay_listen") continue;                       // the same
     std::string text(knob.default_text);
     switch (knob.kind) {
       case KnobKind::Switch:
@@ -102,6 +119,7 @@ TEST(Config, EveryKnobCanBeSetByFlagVariableAndFile) {
     if (knob.name == "credentials")
       text = folder.Write("c.toml", "[[credentials]]\nname='a'\ntoken='0123456789abcdef'\n");
     if (knob.name == "tenants") text = folder.Write("t.toml", "[[tenants]]\nname='a'\n");
+    if (knob.name == "kv_events_connect") text = "127.0.0.1:1,127.0.0.1:2";
     if (knob.name == "ssd_io") text = "threads";
     if (knob.name == "ssd_admission") text = "twice";
     if (knob.name == "tickets_max") text = "2000";

@@ -55,6 +55,28 @@ std::string OtherValue(const Knob& knob) {
   }
 }
 
+std::string TextOf(const KvEventOptions& o) {
+  std::ostringstream out;
+  out << o.listen << ';' << o.replay_listen << ';' << o.node_id << ';' << o.topic << ';'
+      << static_cast<int>(o.form) << ';' << o.kept.messages_max << ';' << o.hwm << ';';
+  for (const std::string& each : o.connect) out << each << ',';
+  return out.str();
+}
+
+TEST(DaemonOptions, EveryKnobOfKvEventsReachesThePublisher) {
+  EXPECT_FALSE(KvEventOptionsOf(DefaultConfig(), "n"));
+  Config config = DefaultConfig();
+  config.kv_events_listen = "127.0.0.1:1";
+  const std::string before = TextOf(*KvEventOptionsOf(config, "n"));
+  for (const Knob& knob : Knobs()) {
+    if (!knob.name.starts_with("kv_events_")) continue;
+    Config changed = config;
+    ASSERT_TRUE(SetKnob(knob, OtherValue(knob), &changed).ok()) << knob.name;
+    EXPECT_NE(TextOf(*KvEventOptionsOf(changed, "n")), before) << knob.name;
+  }
+  EXPECT_NE(TextOf(*KvEventOptionsOf(config, "m")), before);
+}
+
 TEST(DaemonOptions, EveryKnobReachesTheNodeOrTheDaemon) {
   // What main.cc itself uses.
   const std::set<std::string_view> of_the_daemon = {
@@ -65,6 +87,7 @@ TEST(DaemonOptions, EveryKnobReachesTheNodeOrTheDaemon) {
       "etcd_key", "lease", "away_grace", "state_dir"};
   const std::string before = TextOf(NodeOptionsOf(LoadedConfig{}, "", 1));
   for (const Knob& knob : Knobs()) {
+    if (knob.name.starts_with("kv_events_")) continue;  // below
     LoadedConfig loaded;
     std::string text = OtherValue(knob);
     if (knob.kind == KnobKind::Duration && knob.min == "100ms") text = "900ms";
