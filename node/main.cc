@@ -111,7 +111,7 @@ struct Daemon {
 
   Status Start(const sigset_t& signals) {
     const Config& config = loaded.config;
-    auto cluster_opened = ClusterLink::Open(config);
+    auto cluster_opened = ClusterLink::Open(config, loaded.credentials);
     if (!cluster_opened.ok()) return cluster_opened.status();
     cluster = std::move(cluster_opened).value();
     std::string shm_path;
@@ -129,6 +129,8 @@ struct Daemon {
     auto control_started = ControlService::Start(config.control_listen, loaded.credentials);
     if (!control_started.ok()) return Invalid("control_listen: " + control_started.status().text());
     control = std::move(control_started).value();
+    control->SetExchange(
+        [this](const auto& request, auto* response) { return cluster->AnswerExchange(request, response); });
     uint64_t seed = 0;
     if (getrandom(&seed, sizeof seed, 0) != sizeof seed) return Status(Code::kInternal, "no random numbers");
     NodeOptions options = NodeOptionsOf(loaded, shm_path, seed);
