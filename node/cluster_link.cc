@@ -14,6 +14,7 @@ namespace larder::node {
 namespace {
 constexpr uint64_t kStepUs = 500'000;
 constexpr uint64_t kKnownStepsMax = 10;  // with a table of the last life nobody waits longer for etcd or DNS
+constexpr uint64_t kHearRulesUs = 1'000'000;
 }  // namespace
 
 Result<std::unique_ptr<ClusterLink>> ClusterLink::Open(const Config& config,
@@ -31,16 +32,14 @@ Result<std::unique_ptr<ClusterLink>> ClusterLink::Open(const Config& config,
                      "; its first line is taken");
     }
   }
-  if (config.membership == "dns" && !credentials.empty()) {
-    const auto own = std::find_if(credentials.begin(), credentials.end(),
-                                  [](const Credential& each) { return each.tenant.empty(); });
-    if (own == credentials.end()) {
-      return Invalid(
-          "credentials: each is a tenant's, but with membership = dns nodes need one among themselves; add "
-          "one "
-          "without a tenant, the same on every node");
-    }
+  const auto own = std::find_if(credentials.begin(), credentials.end(),
+                                [](const Credential& each) { return each.tenant.empty(); });
+  if (own != credentials.end()) {
     link->token_ = own->token;
+  } else if (config.membership == "dns" && !credentials.empty()) {
+    return Invalid(
+        "credentials: each is a tenant's, but with membership = dns nodes need one among themselves; add one "
+        "without a tenant, the same on every node");
   }
   return link;
 }
@@ -125,6 +124,7 @@ Status ClusterLink::Join(Node* node, const std::function<bool()>& stop) {
     const bool enough = !known_.nodes.empty() && step >= kKnownStepsMax;
     if (joined.code() == Code::kInvalid || joined.code() == Code::kDenied) return Invalid(joined.text());
     if (joined.ok() || enough) {
+      heard_ = HearRules(node, token_, kHearRulesUs);
       node->Accept();
       return Status::Ok();
     }

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "node/config.h"
+#include "node/hear_rules.h"
 #include "node/membership/membership.h"
 #include "node/membership/state_folder.h"
 #include "node/node.h"
@@ -30,7 +31,8 @@ class ClusterLink {
   // The id that is kept, and the table of the last life: with one the node serves also while etcd or DNS is
   // away, without it waits at its door until it knows the cluster.
   Status Prepare(NodeOptions* options);
-  // Joins and lets the clients in. Ends early, kCancelled, when `stop` says so.
+  // Joins, hears from the others what was ruled out meanwhile, and lets the clients in. Ends early,
+  // kCancelled, when `stop` says so.
   Status Join(Node* node, const std::function<bool()>& stop);
   // Puts go elsewhere from now on.
   void Drain();
@@ -41,6 +43,7 @@ class ClusterLink {
   std::optional<MembershipStatus> status() const;  // none: static
   // What another node asks, where membership is dns. kUnsupported where it is not.
   Status AnswerExchange(const control::v1::ExchangeRequest& request, control::v1::ExchangeResponse* response);
+  const HeardRules& heard() const { return heard_; }  // once joined
   // Why the last table could not be kept on disk; empty: it was.
   std::string keep_error() const;
 
@@ -58,6 +61,7 @@ class ClusterLink {
   std::optional<StateFolder> folder_;
   NodeTable known_;
   Node* node_ = nullptr;
+  HeardRules heard_;
   bool followed_ = false;     // a table of this life; the membership's thread
   mutable std::mutex mutex_;  // guards the next block
   std::string keep_error_;

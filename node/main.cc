@@ -95,6 +95,15 @@ sigset_t WithDrainSignal(sigset_t signals) {
   return signals;
 }
 
+void TellHeard(const HeardRules& heard) {
+  if (!heard.status.ok()) spdlog::warn("quarantine, heard of from other nodes: {}", heard.status.text());
+  if (heard.taken != 0) spdlog::info("quarantine: {} rules heard of from other nodes", heard.taken);
+  if (heard.answered < heard.asked) {
+    spdlog::info("quarantine: {} of {} other nodes did not say what was ruled out meanwhile",
+                 heard.asked - heard.answered, heard.asked);
+  }
+}
+
 struct Daemon {
   explicit Daemon(LoadedConfig loaded_config) : loaded(std::move(loaded_config)) {}
 
@@ -146,6 +155,7 @@ struct Daemon {
     const timespec at_once{};
     LARDER_RETURN_IF_ERROR(
         cluster->Join(node.get(), [&] { return sigtimedwait(&signals, nullptr, &at_once) > 0; }));
+    TellHeard(cluster->heard());
     const bool copies = std::any_of(loaded.tenants.begin(), loaded.tenants.end(),
                                     [](const TenantLimits& tenant) { return tenant.replicas > 1; });
     if (config.membership != "static" && copies) {

@@ -267,6 +267,20 @@ class Dns(Case):
         self.assertIn(b"credential", done.stderr)
         self.assertEqual(self.health(nodes[0])["table_nodes"], 3)
 
+    def test_what_was_ruled_out_while_a_node_was_away_holds_before_it_serves_again(self):
+        path = self.folder / "credentials.toml"
+        path.write_text("".join(f"[[credentials]]\nname = '{name}'\ntoken = '{name * 4}'\n"
+                                for name in ("operator", "writer")))
+        operator = {"LARDER_TOKEN": "operator" * 4}
+        a, _, c = self.three("--credentials", str(path))
+        self.kill(c)
+        a.ctl("quarantine", "--writer", "writer", "--since", "1h", env=operator)  # c does not answer: exit 1
+        a.ctl("bypass", "on", env=operator)
+        c.start()
+        nodes = json.loads(c.ctl("--json", "quarantine", "list", env=operator).stdout)["nodes"]
+        self.assertEqual([(each["bypass"], len(each["rules"])) for each in nodes], 3 * [(True, 1)], nodes)
+        self.assertIn("1 rules heard of from other nodes", c.log())
+
 
 if __name__ == "__main__":
     unittest.main()
