@@ -56,10 +56,20 @@ namespace larder::node {
     "static membership: id@host:port*weight of every node (data addresses; id and weight may be left out)") \
   X(Count,    table_epoch,    "table_epoch",    "1",   "1", "1000000000000", \
     "version of that list: raise it on every node when the list changes") \
-  X(Choice,   membership,     "membership",     "static", "static|etcd", "", \
-    "how nodes know each other: the list in peers, or etcd") \
+  X(Choice,   membership,     "membership",     "static", "static|dns|etcd", "", \
+    "how nodes know each other: the list in peers, a name in DNS, or etcd") \
   X(Text,     cluster,        "cluster",        "larder", "1", "64", \
-    "name of this cluster, in etcd and in SSD directories: nodes of one name belong together") \
+    "name of this cluster, among nodes, in etcd and in SSD directories: nodes of one name belong together") \
+  X(Text,     dns_name,       "dns_name",       "",    "0", "253", \
+    "NAME:PORT that leads to the nodes: a headless Service and their control port; or an SRV name, as _control._tcp.NAME, whose records bring the port") \
+  X(List,     dns_servers,    "dns_servers",    "",    "", "", \
+    "IP:port of each DNS server; empty: those of /etc/resolv.conf") \
+  X(Duration, dns_period,     "dns_period",     "5s",  "100ms", "1m", \
+    "DNS, and each node known, are asked so often, a quarter more or less") \
+  X(Duration, dns_probe,      "dns_probe",      "1s",  "100ms", "30s", \
+    "a node that has not answered after so long is not heard of in that round") \
+  X(Count,    dns_addresses_max, "dns_addresses_max", "256", "1", "4096", \
+    "addresses behind the name that are asked; more are left out, which /healthz shows") \
   X(List,     etcd_endpoints, "etcd_endpoints", "",    "", "", \
     "host:port of each etcd server") \
   X(Text,     etcd_user,      "etcd_user",      "",    "0", "128", \
@@ -77,7 +87,7 @@ namespace larder::node {
   X(Duration, away_grace,     "away_grace",     "300s", "1s", "24h", \
     "a node that was not alive for so long loses its place; others become home to its blocks") \
   X(Path,     state_dir,      "state_dir",      "",    "0", "4096", \
-    "folder for this node's id and the last node table, so that it serves also when it restarts while etcd is away; empty: not kept") \
+    "folder for this node's id and the last node table, so that it serves also when it restarts while etcd or DNS is away; empty: not kept") \
   X(Path,     credentials,    "credentials",    "",    "0", "4096", \
     "TOML file of [[credentials]] (name, token, tenant); empty: those of the config file; none at all: everybody may come") \
   X(Path,     tenants,        "tenants",        "",    "0", "4096", \

@@ -64,12 +64,12 @@ Status CheckEtcd(const Config& config) {
                            config.etcd_password_file.empty() && config.etcd_ca.empty() &&
                            config.etcd_certificate.empty() && config.etcd_key.empty();
     if (all_unset) return Status::Ok();
-    return Invalid(
-        "settings for etcd are there but membership is static; set membership to etcd, or leave them out");
+    return Invalid("settings for etcd are there but membership is " + config.membership +
+                   "; set membership to etcd, or leave them out");
   }
   if (config.etcd_endpoints.empty()) {
     return Invalid(
-        "etcd_endpoints is empty; name the host:port of each etcd server, or set membership to static");
+        "etcd_endpoints is empty; name the host:port of each etcd server, or choose another membership");
   }
   for (const std::string& endpoint : config.etcd_endpoints) {
     if (ParseHostPort(endpoint).ok()) continue;
@@ -93,6 +93,41 @@ Status CheckEtcd(const Config& config) {
   return Status::Ok();
 }
 
+Status CheckDns(const Config& config) {
+  if (config.membership != "dns") {
+    if (config.dns_name.empty() && config.dns_servers.empty()) return Status::Ok();
+    return Invalid("settings for dns are there but membership is " + config.membership +
+                   "; set membership to dns, or leave them out");
+  }
+  if (config.dns_name.empty()) {
+    return Invalid("dns_name is empty; name the headless Service of the nodes, or choose another membership");
+  }
+  const bool service = config.dns_name.starts_with("_");
+  const bool good = service
+                        ? config.dns_name.find(':') == std::string::npos
+                        : ParseHostPort(config.dns_name).ok() && ParseHostPort(config.dns_name)->port != 0;
+  if (!good) {
+    return Invalid(
+        "dns_name: \"" + config.dns_name +
+        "\" leads nowhere; write NAME:PORT with the nodes' control port, or the name of SRV records, "
+        "_control._tcp.NAME, without a port");
+  }
+  if (!config.peers.empty()) {
+    return Invalid("peers and membership = dns are both set; the nodes know each other, leave peers out");
+  }
+  for (const std::string& server : config.dns_servers) {
+    const Result<HostPort> address = ParseHostPort(server);
+    in_addr four{};
+    in6_addr six{};
+    if (address.ok() && (inet_pton(AF_INET, address->host.c_str(), &four) == 1 ||
+                         inet_pton(AF_INET6, address->host.c_str(), &six) == 1)) {
+      continue;
+    }
+    return Invalid("dns_servers: \"" + server + "\" is no IP:port; write for example 10.96.0.10:53");
+  }
+  return Status::Ok();
+}
+
 Status CheckMembership(const Config& config) {
   if (!config.node_id.empty() &&
       config.node_id.find_first_not_of(
@@ -104,6 +139,7 @@ Status CheckMembership(const Config& config) {
                    std::to_string(kNodesMax) + " are the limit");
   }
   LARDER_RETURN_IF_ERROR(CheckEtcd(config));
+  LARDER_RETURN_IF_ERROR(CheckDns(config));
   std::vector<std::string> ids;
   for (const std::string& entry : config.peers) {
     const Result<NodeRecord> record = ParseNodeEntry(entry);

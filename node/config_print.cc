@@ -185,7 +185,8 @@ std::string ConfigReference() {
          "when a\n"
          "client says hello. The node adds itself when the list lacks it. Raise `table_epoch` with every "
          "change;\n"
-         "`larderctl doctor` finds nodes that disagree.\n";
+         "`larderctl doctor` finds nodes that disagree. With `dns` and `etcd` nodes keep the table "
+         "themselves.\n";
 }
 
 }  // namespace larder::node

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <mutex>
 
 #include "node/cluster_match.h"
 #include "node/config.h"
@@ -148,6 +149,27 @@ class Service final : public api::Control::Service {
   void SetDrain(std::function<void()> drain, uint64_t budget_us) {
     drain_ = std::move(drain);
     drain_budget_us_ = budget_us;
+  }
+
+  void SetExchange(ControlService::Exchange exchange) {
+    const std::lock_guard lock(exchange_mutex_);
+    exchange_ = std::move(exchange);
+  }
+
+  grpc::Status Exchange(grpc::ServerContext* context, const api::ExchangeRequest* in,
+                        api::ExchangeResponse* out) override {
+    if (const grpc::Status status = OperatorOnly(*context); !status.ok()) return status;
+    ControlService::Exchange exchange;
+    {
+      const std::lock_guard lock(exchange_mutex_);
+      exchange = exchange_;
+    }
+    if (!exchange) return Starting();
+    const Status status = exchange(*in, out);
+    if (status.code() == Code::kUnsupported) {
+      return {grpc::StatusCode::FAILED_PRECONDITION, status.text()};
+    }
+    return FromStatus(status);
   }
 
   grpc::Status GetInfo(grpc::ServerContext*, const api::GetInfoRequest*, api::GetInfoResponse* out) override {
@@ -429,6 +451,8 @@ class Service final : public api::Control::Service {
   const std::vector<Credential> credentials_;
   ClusterMatch cluster_match_;
   EventStreams event_streams_;
+  std::mutex exchange_mutex_;
+  ControlService::Exchange exchange_;
   std::function<void()> drain_;  // set before node_, never after
   uint64_t drain_budget_us_ = 0;
   std::atomic<bool> end_told_{false};  // of a hand-over
@@ -484,6 +508,10 @@ void ControlService::SetNode(Node* node) {
 
 bool ControlService::hand_over_end_told() const {
   return impl_->service.end_told();
+}
+
+void ControlService::SetExchange(Exchange exchange) {
+  impl_->service.SetExchange(std::move(exchange));
 }
 
 void ControlService::SetDrain(std::function<void()> drain, uint64_t budget_us) {

@@ -10,10 +10,16 @@
 #include "node/node.h"
 #include "proto/status.h"
 
+namespace larder::control::v1 {
+class ExchangeRequest;
+class ExchangeResponse;
+}  // namespace larder::control::v1
+
 namespace larder::node {
 
 class ControlService {
  public:
+  using Exchange = std::function<Status(const control::v1::ExchangeRequest&, control::v1::ExchangeResponse*)>;
   // Listens at once; answers UNAVAILABLE until it has a node, and health says NOT_SERVING until told.
   // Calls run on up to 32 threads; more than that at a time are answered RESOURCE_EXHAUSTED.
   // With credentials, Drain wants one that is no tenant's; Namespaces and Clear want one (metadata
@@ -28,6 +34,8 @@ class ControlService {
   void SetServing(bool serving);
   // What Drain calls, on any thread and more than once; it must not block. Before SetNode.
   void SetDrain(std::function<void()> drain, uint64_t budget_us);
+  // What Exchange asks, on any thread. Before the node: nodes find each other while they start.
+  void SetExchange(Exchange exchange);
   // Somebody was told how the hand-over ended.
   bool hand_over_end_told() const;
 

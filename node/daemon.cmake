@@ -25,6 +25,7 @@ add_library(larder_daemon STATIC
   ${CMAKE_CURRENT_LIST_DIR}/daemon_options.cc
   ${CMAKE_CURRENT_LIST_DIR}/endpoints.cc
   ${CMAKE_CURRENT_LIST_DIR}/event_streams.cc
+  ${CMAKE_CURRENT_LIST_DIR}/hear_rules.cc
   ${CMAKE_CURRENT_LIST_DIR}/http_server.cc
   ${CMAKE_CURRENT_LIST_DIR}/kv_event_format.cc
   ${CMAKE_CURRENT_LIST_DIR}/kv_event_outbox.cc

@@ -106,6 +106,15 @@ sigset_t WithDrainSignal(sigset_t signals) {
   return signals;
 }
 
+void TellHeard(const HeardRules& heard) {
+  if (!heard.status.ok()) spdlog::warn("quarantine, heard of from other nodes: {}", heard.status.text());
+  if (heard.taken != 0) spdlog::info("quarantine: {} rules heard of from other nodes", heard.taken);
+  if (heard.answered < heard.asked) {
+    spdlog::info("quarantine: {} of {} other nodes did not say what was ruled out meanwhile",
+                 heard.asked - heard.answered, heard.asked);
+  }
+}
+
 struct Daemon {
   explicit Daemon(LoadedConfig loaded_config) : loaded(std::move(loaded_config)) {}
 
@@ -123,7 +132,7 @@ struct Daemon {
 
   Status Start(const sigset_t& signals) {
     const Config& config = loaded.config;
-    auto cluster_opened = ClusterLink::Open(config);
+    auto cluster_opened = ClusterLink::Open(config, loaded.credentials);
     if (!cluster_opened.ok()) return cluster_opened.status();
     cluster = std::move(cluster_opened).value();
     std::string shm_path;
@@ -141,6 +150,8 @@ struct Daemon {
     auto control_started = ControlService::Start(config.control_listen, loaded.credentials);
     if (!control_started.ok()) return Invalid("control_listen: " + control_started.status().text());
     control = std::move(control_started).value();
+    control->SetExchange(
+        [this](const auto& request, auto* response) { return cluster->AnswerExchange(request, response); });
     uint64_t seed = 0;
     if (getrandom(&seed, sizeof seed, 0) != sizeof seed) return Status(Code::kInternal, "no random numbers");
     NodeOptions options = NodeOptionsOf(loaded, shm_path, seed);
@@ -161,6 +172,7 @@ struct Daemon {
     const timespec at_once{};
     LARDER_RETURN_IF_ERROR(
         cluster->Join(node.get(), [&] { return sigtimedwait(&signals, nullptr, &at_once) > 0; }));
+    TellHeard(cluster->heard());
     const bool copies = std::any_of(loaded.tenants.begin(), loaded.tenants.end(),
                                     [](const TenantLimits& tenant) { return tenant.replicas > 1; });
     if (config.membership != "static" && copies) {

@@ -216,11 +216,11 @@ constexpr Metric kMetrics[] = {
      [](In in, Sink& out) { out.Add(in.info.table.epoch); }},
     {{"larder_table_nodes", "", "Nodes in that table.", kGauge},
      [](In in, Sink& out) { out.Add(static_cast<uint64_t>(in.info.table.nodes.size())); }},
-    {{"larder_membership_connected", "", "0 while etcd does not answer; static membership: always 1.",
+    {{"larder_membership_connected", "", "0 while etcd or DNS does not answer; static membership: always 1.",
       kGauge},
      [](In in, Sink& out) { out.Add(!in.membership || in.membership->connected ? 1.0 : 0.0); }},
-    {{"larder_membership_live", "", "Members that etcd hears of; static membership: the table's nodes.",
-      kGauge},
+    {{"larder_membership_live", "",
+      "Members that etcd or this node hears of; static membership: the table's nodes.", kGauge},
      [](In in, Sink& out) {
        out.Add(in.membership ? uint64_t{in.membership->live} : uint64_t{in.info.table.nodes.size()});
      }},

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "node/membership/absence.h"
+
 namespace larder::node {
 
 namespace {
@@ -95,17 +97,13 @@ NodeTable ClusterState::Table() const {
 }
 
 std::vector<std::string> ClusterState::Absent(uint64_t now_us, uint64_t grace_us) const {
-  size_t in_force = 0, missing = 0;
-  std::vector<std::string> absent;
+  std::vector<Standing> standing;
   for (const auto& [id, member] : members_) {
     if (!InForce(member.record)) continue;
-    ++in_force;
-    if (!member.live.empty()) continue;
-    ++missing;
-    if (now_us - member.missing_since >= grace_us) absent.push_back(id);
+    const bool live = !member.live.empty();
+    standing.push_back({id, live, live ? 0 : now_us - member.missing_since});
   }
-  if (missing * 2 > in_force) absent.clear();
-  return absent;
+  return BeyondGrace(standing, grace_us);
 }
 
 std::string EncodeMember(const NodeRecord& record) {

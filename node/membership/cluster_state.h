@@ -44,8 +44,7 @@ class ClusterState {
   const Member* Find(std::string_view id) const;
   uint32_t live() const;
   NodeTable Table() const;
-  // Members in force that have been missing for `grace_us`. None while more than half are: then it is not
-  // they who are gone but we, or etcd.
+  // Members in force that have been missing for `grace_us`; none while most are (absence.h).
   std::vector<std::string> Absent(uint64_t now_us, uint64_t grace_us) const;
 
  private:

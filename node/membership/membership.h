@@ -1,5 +1,6 @@
-// Who is in the cluster, where nodes have to find out: etcd, behind one small interface. (A static list is
-// configuration.) A node hands the table on to its clients; they know seeds only and never talk to etcd.
+// Who is in the cluster, where nodes have to find out: through etcd or DNS, behind one small interface. (A
+// static list is configuration.) A node hands the table on to its clients; they know seeds only and talk to
+// neither.
 //
 // Placement is slow, liveness is fast: the table changes when a node joins, drains, or stays away beyond a
 // grace of minutes. A crash or a lease that is lost for seconds changes nothing here; clients go round a dead
@@ -16,12 +17,12 @@
 namespace larder::node {
 
 struct MembershipStatus {
-  std::string kind;        // "etcd"
-  bool connected = false;  // the last exchange went well
-  std::string error;       // why not
+  std::string kind;        // "etcd", "dns"
+  bool connected = false;  // etcd or DNS answered the last time
+  std::string error;       // why not, or what else an operator should know
   uint64_t epoch = 0;      // of the table in force
   uint32_t members = 0;    // in the table, those that are away included
-  uint32_t live = 0;       // of these, with a lease
+  uint32_t live = 0;       // of these, with a lease, or heard of in the last round
   bool came_new = false;   // this node had no place in the table before it joined
 };
 
@@ -38,10 +39,11 @@ class Membership {
   virtual Status Join(const NodeRecord& self, uint64_t budget_us) = 0;
   // The node's own state in the table (draining). Soon, and again after a reconnect.
   virtual void SetState(NodeState state) = 0;
-  // The node stops: its lease ends at once, its place stays for the grace, so that a restart moves nothing.
+  // The node stops: it counts as alive no longer, its place stays for the grace, so that a restart moves
+  // nothing.
   virtual void Leave() = 0;
-  // The node goes for good: its place in the table goes with it, then as Leave. A failure (etcd away) leaves
-  // the place to the grace.
+  // The node goes for good: its place in the table goes with it, then as Leave. A failure (nobody answers)
+  // leaves the place to the grace.
   virtual Status Resign() = 0;
   virtual MembershipStatus status() const = 0;
 };

@@ -21,6 +21,24 @@ std::string ReadAll(const std::string& path) {
   return text.str();
 }
 
+// What stands behind its own checksum; empty: nothing whole.
+std::string ReadChecked(const std::string& path) {
+  std::string bytes = ReadAll(path);
+  uint32_t crc = 0;
+  if (bytes.size() <= sizeof crc) return "";
+  std::memcpy(&crc, bytes.data(), sizeof crc);
+  bytes.erase(0, sizeof crc);
+  return Crc32c(0, AsBytes(bytes)) == crc ? bytes : "";
+}
+
+std::string WithChecksum(ByteView body) {
+  const uint32_t crc = Crc32c(0, body);
+  std::string bytes(sizeof crc, '\0');
+  std::memcpy(bytes.data(), &crc, sizeof crc);
+  bytes.append(reinterpret_cast<const char*>(body.data()), body.size());
+  return bytes;
+}
+
 Status Mend(const Status& status) {
   if (status.ok()) return status;
   return {status.code(), "state_dir: " + status.text() + "; choose a folder that this user may write"};
@@ -63,14 +81,9 @@ Result<std::string> StateFolder::NodeId(const std::string& wanted, const std::st
 }
 
 std::optional<NodeTable> StateFolder::Table() const {
-  const std::string bytes = ReadAll(path_ + "/table");
-  uint32_t crc = 0;
-  if (bytes.size() <= sizeof crc) return std::nullopt;
-  std::memcpy(&crc, bytes.data(), sizeof crc);
-  const ByteView body{reinterpret_cast<const std::byte*>(bytes.data()) + sizeof crc,
-                      bytes.size() - sizeof crc};
-  if (Crc32c(0, body) != crc) return std::nullopt;
-  Result<NodeTable> table = DecodeTable(body);
+  const std::string body = ReadChecked(path_ + "/table");
+  if (body.empty()) return std::nullopt;
+  Result<NodeTable> table = DecodeTable(AsBytes(body));
   if (!table.ok()) return std::nullopt;
   return std::move(table).value();
 }
@@ -78,11 +91,15 @@ std::optional<NodeTable> StateFolder::Table() const {
 Status StateFolder::Keep(const NodeTable& table) {
   Bytes body;
   EncodeTable(table, &body);
-  const uint32_t crc = Crc32c(0, body);
-  std::string bytes(sizeof crc, '\0');
-  std::memcpy(bytes.data(), &crc, sizeof crc);
-  bytes.append(reinterpret_cast<const char*>(body.data()), body.size());
-  return Mend(ReplaceFile(path_ + "/table", bytes));
+  return Mend(ReplaceFile(path_ + "/table", WithChecksum(body)));
+}
+
+std::string StateFolder::Facts() const {
+  return ReadChecked(path_ + "/facts");
+}
+
+Status StateFolder::KeepFacts(const std::string& facts) {
+  return Mend(ReplaceFile(path_ + "/facts", WithChecksum(AsBytes(facts))));
 }
 
 }  // namespace larder::node

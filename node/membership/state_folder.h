@@ -1,5 +1,5 @@
 // What a node keeps of its membership on disk: its id and the last node table, so that it serves, and tells
-// its clients of the cluster, also when it restarts while etcd is away.
+// its clients of the cluster, also when it restarts while etcd or DNS is away.
 #pragma once
 
 #include <optional>
@@ -25,6 +25,9 @@ class StateFolder {
   std::optional<NodeTable> Table() const;
   // Replaced at once or not at all. A disk that is full or broken is no reason to stop: the caller logs it.
   Status Keep(const NodeTable& table);
+  // What follows is kept as it is given; empty when there is none or it is damaged.
+  std::string Facts() const;
+  Status KeepFacts(const std::string& facts);
 
  private:
   StateFolder(std::string path, int lock_fd) : path_(std::move(path)), lock_fd_(lock_fd) {}

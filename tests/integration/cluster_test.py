@@ -108,6 +108,19 @@ class Cluster(unittest.TestCase):
         self.assertEqual(got.returncode, 0, got.stderr)
         self.assertEqual(back.read_bytes(), block.read_bytes())
 
+    def test_what_was_ruled_out_while_a_node_was_away_holds_before_it_serves_again(self):
+        path = self.folder / "credentials.toml"
+        path.write_text("".join(f"[[credentials]]\nname = '{name}'\ntoken = '{name * 4}'\n"
+                                for name in ("operator", "writer")))
+        operator = {"LARDER_TOKEN": "operator" * 4}
+        a, _, c = self.nodes_with_one_table("a", "b", "c", flags=("--credentials", str(path)))
+        c.process.kill()
+        c.process.wait()
+        a.ctl("quarantine", "--writer", "writer", "--since", "1h", env=operator)  # c does not answer: exit 1
+        c.start()
+        nodes = json.loads(c.ctl("--json", "quarantine", "list", env=operator).stdout)["nodes"]
+        self.assertEqual([len(each["rules"]) for each in nodes], [1, 1, 1], nodes)
+
     def test_a_node_keeps_its_id_and_place_over_a_kill(self):
         a, b = self.node("a"), self.node("b")
         self.sees(a, 2)

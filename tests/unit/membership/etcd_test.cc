@@ -1,4 +1,4 @@
-// Membership through a real etcd.
+// Membership through a real etcd: what only etcd has. battery_test.cc has the rest.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -82,108 +82,6 @@ class Etcd : public ::testing::Test {
   }
   std::unique_ptr<EtcdProcess> etcd;
 };
-
-TEST_F(Etcd, NodesSeeOneTableUnderOneVersion) {
-  Member a(*etcd, "a", 1), b(*etcd, "b", 2), c(*etcd, "c", 3);
-  // Side by side: each must raise the version in turn.
-  std::vector<std::thread> joins;
-  for (Member* member : {&a, &b, &c}) joins.emplace_back([member] { EXPECT_TRUE(member->Join().ok()); });
-  for (std::thread& join : joins) join.join();
-  for (Member* member : {&a, &b, &c}) EXPECT_TRUE(member->Sees(3));
-  EXPECT_EQ(a.Table(), b.Table());
-  EXPECT_EQ(b.Table(), c.Table());
-  EXPECT_TRUE(Eventually([&] { return a.membership->status().live == 3; }));
-  // A beat that takes longer than its second, as on a slow disk, is a connection lost and found again.
-  EXPECT_TRUE(Eventually([&] { return a.membership->status().connected; }));
-}
-
-TEST_F(Etcd, DrainingIsSeenByTheOthers) {
-  Member a(*etcd, "a", 1), b(*etcd, "b", 2);
-  ASSERT_TRUE(a.Join().ok());
-  ASSERT_TRUE(b.Join().ok());
-  a.membership->SetState(NodeState::kDraining);
-  EXPECT_TRUE(b.SeesState("a", NodeState::kDraining));
-  EXPECT_TRUE(a.SeesState("a", NodeState::kDraining));
-}
-
-TEST_F(Etcd, WhoResignsIsGoneAtOnceWhoLeavesKeepsItsPlace) {
-  Member a(*etcd, "a", 1), b(*etcd, "b", 2), c(*etcd, "c", 3);
-  for (Member* member : {&a, &b, &c}) ASSERT_TRUE(member->Join().ok());
-  ASSERT_TRUE(a.Sees(3));
-  b.membership->Leave();
-  ASSERT_TRUE(Eventually([&] { return a.membership->status().live == 2; }));
-  EXPECT_EQ(a.Table().nodes.size(), 3u);
-  EXPECT_TRUE(c.membership->Resign().ok());
-  EXPECT_TRUE(a.Sees(2));
-  EXPECT_TRUE(Eventually([&] { return a.membership->status().live == 1; }));
-}
-
-TEST_F(Etcd, AnIdThatALiveNodeHasIsRefused) {
-  Member a(*etcd, "a", 1), second(*etcd, "a", 2);
-  ASSERT_TRUE(a.Join().ok());
-  const Status refused = second.Join();
-  EXPECT_EQ(refused.code(), Code::kInvalid);
-  EXPECT_NE(refused.text().find("another live node, at 127.0.0.1:7001, is a"), std::string::npos)
-      << refused.text();
-}
-
-TEST_F(Etcd, ARestartAfterACrashTakesItsPlaceBack) {
-  Member b(*etcd, "b", 9);
-  {
-    Member a(*etcd, "a", 1);
-    ASSERT_TRUE(a.Join().ok());
-    ASSERT_TRUE(b.Join().ok());
-    ASSERT_TRUE(b.Sees(2));
-  }  // no Leave: as after kill -9 the lease is still there
-  const uint64_t before = b.Table().epoch;
-  Member again(*etcd, "a", 2);
-  EXPECT_TRUE(again.Join().ok());
-  EXPECT_TRUE(Eventually([&] { return b.Table().epoch > before; }));
-  EXPECT_EQ(b.Table().nodes.size(), 2u);
-  EXPECT_EQ(b.Table().nodes[0].incarnation, 2u);
-}
-
-TEST_F(Etcd, LeavingKeepsThePlaceUntilTheGraceIsOver) {
-  EtcdMembershipOptions options;
-  options.away_grace_us = 3 * kSecondUs;
-  Member a(*etcd, "a", 1, options), b(*etcd, "b", 2, options), c(*etcd, "c", 3, options);
-  for (Member* member : {&a, &b, &c}) ASSERT_TRUE(member->Join().ok());
-  ASSERT_TRUE(b.Sees(3));
-  const NodeTable before = b.Table();
-  c.membership->Leave();
-  EXPECT_TRUE(Eventually([&] { return b.membership->status().live == 2; }));
-  EXPECT_EQ(b.Table(), before) << "a lease that ends moves nothing";
-  EXPECT_TRUE(b.SeesState("c", NodeState::kAway));
-  EXPECT_TRUE(a.SeesState("c", NodeState::kAway));
-  EXPECT_TRUE(Eventually([&] { return a.Table() == b.Table(); }));
-  Member again(*etcd, "c", 4, options);
-  ASSERT_TRUE(again.Join().ok());
-  EXPECT_TRUE(b.SeesState("c", NodeState::kActive));
-}
-
-TEST_F(Etcd, EtcdGoneTheLastTableStaysAndItsReturnMovesNothing) {
-  EtcdMembershipOptions options;
-  options.away_grace_us = 2 * kSecondUs;
-  Member a(*etcd, "a", 1, options), b(*etcd, "b", 2, options);
-  ASSERT_TRUE(a.Join().ok());
-  ASSERT_TRUE(b.Join().ok());
-  ASSERT_TRUE(a.Sees(2));
-  const NodeTable before = b.Table();
-  etcd->Kill();
-  EXPECT_TRUE(Eventually([&] { return !a.membership->status().connected; }));
-  EXPECT_NE(a.membership->status().error, "");
-  usleep(4'000'000);  // longer than lease and grace
-  etcd->Start();
-  EXPECT_TRUE(Eventually([&] {
-    return a.membership->status().connected && b.membership->status().connected &&
-           a.membership->status().live == 2;
-  }));
-  EXPECT_EQ(a.Table().nodes, before.nodes);
-  EXPECT_EQ(b.Table().nodes, before.nodes);
-  // And it goes on: changes come through again.
-  b.membership->SetState(NodeState::kDraining);
-  EXPECT_TRUE(a.SeesState("b", NodeState::kDraining));
-}
 
 TEST_F(Etcd, AnEtcdSetUpAnewGetsTheWholeClusterBackUnderAHigherVersion) {
   Member a(*etcd, "a", 1), b(*etcd, "b", 2), c(*etcd, "c", 3);

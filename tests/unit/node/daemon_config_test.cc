@@ -83,6 +83,7 @@ TEST(Config, EveryKnobCanBeSetByFlagVariableAndFile) {
   for (const Knob& knob : Knobs()) {
     if (knob.name == "membership" || knob.name.starts_with("etcd_")) continue;  // only together: below
     if (knob.name == "kv_events_replay_listen") continue;                       // the same
+    if (knob.name == "dns_name" || knob.name == "dns_servers") continue;        // the same
     std::string text(knob.default_text);
     switch (knob.kind) {
       case KnobKind::Switch:
@@ -154,6 +155,25 @@ TEST(Config, EtcdsKnobsGoTogether) {
   EXPECT_FALSE(Load({all[0], "--etcd-endpoints=http://127.0.0.1:2379"}).ok());
   EXPECT_FALSE(Load({all[0], all[1], "--peers=127.0.0.1:1"}).ok());
   EXPECT_FALSE(Load({all[0], all[1], "--cluster=a/b"}).ok());
+}
+
+TEST(Config, DnssKnobsGoTogether) {
+  const std::vector<std::string> all = {"--membership=dns", "--dns-name=nodes.test:7401",
+                                        "--dns-servers=127.0.0.1:53,[::1]:53"};
+  const auto loaded = Load(all);
+  ASSERT_TRUE(loaded.ok()) << ErrorOf(loaded);
+  EXPECT_EQ(loaded->config.dns_servers, (std::vector<std::string>{"127.0.0.1:53", "[::1]:53"}));
+  EXPECT_TRUE(Load({all[0], "--dns-name=_control._tcp.nodes.test"}).ok());
+  EXPECT_FALSE(Load({all[0], "--dns-name=nodes.test"}).ok());
+  EXPECT_FALSE(Load({all[0], "--dns-name=nodes.test:0"}).ok());
+  EXPECT_FALSE(Load({all[0], "--dns-name=_control._tcp.nodes.test:7401"}).ok());
+  EXPECT_FALSE(Load({all[0]}).ok());
+  EXPECT_FALSE(Load({all[1]}).ok());
+  EXPECT_FALSE(Load({all[2]}).ok());
+  EXPECT_FALSE(Load({all[0], all[1], "--peers=127.0.0.1:1"}).ok());
+  EXPECT_FALSE(Load({all[0], all[1], "--etcd-endpoints=127.0.0.1:2379"}).ok());
+  EXPECT_FALSE(Load({all[0], all[1], "--dns-servers=127.0.0.1"}).ok());
+  EXPECT_FALSE(Load({all[0], all[1], "--dns-servers=dns.test:53"}).ok());
 }
 
 TEST(Config, FlagWinsOverVariableOverFile) {

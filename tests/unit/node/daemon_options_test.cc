@@ -84,7 +84,8 @@ TEST(DaemonOptions, EveryKnobReachesTheNodeOrTheDaemon) {
       "hand_over_budget", "hand_over_rate", "hand_over_on_stop", "repair_rate", "log_level", "log_format", "report",
       // cluster_link.cc
       "membership", "etcd_endpoints", "etcd_user", "etcd_password_file", "etcd_ca", "etcd_certificate",
-      "etcd_key", "lease", "away_grace", "state_dir"};
+      "etcd_key", "lease", "away_grace", "state_dir", "dns_name", "dns_servers", "dns_period", "dns_probe",
+      "dns_addresses_max"};
   const std::string before = TextOf(NodeOptionsOf(LoadedConfig{}, "", 1));
   for (const Knob& knob : Knobs()) {
     if (knob.name.starts_with("kv_events_")) continue;  // below

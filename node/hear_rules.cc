@@ -1,0 +1,87 @@
+#include "node/hear_rules.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+
+#include "proto/control.grpc.pb.h"
+
+namespace larder::node {
+
+namespace {
+
+namespace api = larder::control::v1;
+
+struct Call {
+  grpc::ClientContext context;
+  std::unique_ptr<api::Control::Stub> stub;
+  std::unique_ptr<grpc::ClientAsyncResponseReader<api::QuarantineState>> reader;
+  api::QuarantineState state;
+  grpc::Status status;
+};
+
+// Those that answered.
+std::vector<api::QuarantineState> AskAll(const std::vector<std::string>& addresses, const std::string& token,
+                                         uint64_t timeout_us) {
+  const auto deadline = std::chrono::system_clock::now() + std::chrono::microseconds(timeout_us);
+  grpc::CompletionQueue queue;
+  std::vector<std::unique_ptr<Call>> calls;
+  for (const std::string& address : addresses) {
+    auto call = std::make_unique<Call>();
+    call->context.set_deadline(deadline);
+    if (!token.empty()) call->context.AddMetadata("authorization", "Bearer " + token);
+    call->stub = api::Control::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+    call->reader = call->stub->AsyncGetQuarantine(&call->context, {}, &queue);
+    call->reader->Finish(&call->state, &call->status, call.get());
+    calls.push_back(std::move(call));
+  }
+  void* tag = nullptr;
+  bool good = false;
+  for (size_t open = calls.size(); open > 0 && queue.Next(&tag, &good); --open) {
+  }
+  queue.Shutdown();
+  while (queue.Next(&tag, &good)) {
+  }
+  std::vector<api::QuarantineState> out;
+  for (const auto& call : calls) {
+    if (call->status.ok()) out.push_back(std::move(call->state));
+  }
+  return out;
+}
+
+}  // namespace
+
+HeardRules HearRules(Node* node, const std::string& token, uint64_t timeout_us) {
+  HeardRules out;
+  const NodeInfo info = node->info();
+  std::vector<std::string> addresses;
+  for (const NodeRecord& record : info.table.nodes) {
+    if (record.id == info.record.id || record.state == NodeState::kAway) continue;
+    if (!record.control_address.empty()) addresses.push_back(record.control_address);
+  }
+  out.asked = addresses.size();
+  const Result<QuarantineView> own = node->ViewQuarantine();
+  if (addresses.empty() || !own.ok()) return out;
+  Quarantine known;
+  for (const QuarantineView::Rule& each : own->rules) (void)known.Add(each.rule);
+  for (const api::QuarantineState& state : AskAll(addresses, token, timeout_us)) {
+    ++out.answered;
+    for (const api::QuarantineState::Rule& rule : state.rules()) {
+      QuarantineRule heard;
+      if (!FromHex(rule.writer(), &heard.writer).ok()) continue;
+      heard.since_ms = rule.since_unix_ms();
+      const Result<bool> news = known.Add(heard);
+      if (news.ok() && !news.value()) continue;
+      const Status added = node->AddQuarantine(heard.writer, heard.since_ms, false);
+      if (added.ok()) ++out.taken;
+      if (!added.ok()) out.status = added;
+    }
+    if (state.bypass() && !known.bypass && !own->bypass) {
+      known.bypass = true;
+      if (const Status set = node->SetBypass(true); !set.ok()) out.status = set;
+    }
+  }
+  return out;
+}
+
+}  // namespace larder::node

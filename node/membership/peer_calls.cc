@@ -1,0 +1,87 @@
+#include "node/membership/peer_calls.h"
+
+#include <chrono>
+
+#include "proto/control.grpc.pb.h"
+
+namespace larder::node {
+
+namespace {
+
+namespace api = larder::control::v1;
+
+struct Call {
+  grpc::ClientContext context;
+  std::unique_ptr<api::Control::Stub> stub;
+  std::unique_ptr<grpc::ClientAsyncResponseReader<api::ExchangeResponse>> reader;
+  PeerCalls::Answer answer;
+};
+
+std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace
+
+std::vector<PeerCalls::Answer> PeerCalls::Ask(const std::set<std::string>& addresses,
+                                              const api::ExchangeRequest& request, uint64_t timeout_us) {
+  const auto deadline = std::chrono::system_clock::now() + std::chrono::microseconds(timeout_us);
+  grpc::CompletionQueue queue;
+  std::vector<std::unique_ptr<Call>> calls;
+  for (const std::string& address : addresses) {
+    std::shared_ptr<grpc::Channel>& channel = channels_[address];
+    if (channel == nullptr) channel = Connect(address);
+    auto call = std::make_unique<Call>();
+    call->answer.address = address;
+    call->context.set_deadline(deadline);
+    if (!token_.empty()) call->context.AddMetadata("authorization", "Bearer " + token_);
+    call->stub = api::Control::NewStub(channel);
+    call->reader = call->stub->AsyncExchange(&call->context, request, &queue);
+    call->reader->Finish(&call->answer.response, &call->answer.status, call.get());
+    calls.push_back(std::move(call));
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& call : calls) {
+      contexts_.insert(&call->context);
+      if (stopping_) call->context.TryCancel();
+    }
+  }
+  void* tag = nullptr;
+  bool good = false;
+  for (size_t open = calls.size(); open > 0 && queue.Next(&tag, &good); --open) {
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    contexts_.clear();
+  }
+  queue.Shutdown();
+  while (queue.Next(&tag, &good)) {
+  }
+  std::vector<Answer> answers;
+  for (const auto& call : calls) {
+    if (!call->answer.status.ok()) channels_.erase(call->answer.address);
+    answers.push_back(std::move(call->answer));
+  }
+  return answers;
+}
+
+void PeerCalls::KeepOnly(const std::set<std::string>& addresses) {
+  std::erase_if(channels_, [&](const auto& entry) { return addresses.count(entry.first) == 0; });
+}
+
+void PeerCalls::Stop() {
+  const std::lock_guard lock(mutex_);
+  stopping_ = true;
+  for (grpc::ClientContext* context : contexts_) context->TryCancel();
+}
+
+void PeerCalls::GoOn() {
+  const std::lock_guard lock(mutex_);
+  stopping_ = false;
+}
+
+}  // namespace larder::node
