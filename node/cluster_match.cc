@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "node/membership/peer_calls.h"
+
 namespace larder::node {
 
 namespace {
@@ -80,7 +82,7 @@ std::shared_ptr<grpc::Channel> ClusterMatch::ChannelTo(const std::string& addres
   const std::lock_guard lock(mutex_);
   if (channels_.size() >= kNodesMax) channels_.clear();
   std::shared_ptr<grpc::Channel>& channel = channels_[address];
-  if (channel == nullptr) channel = grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
+  if (channel == nullptr) channel = ConnectToNode(address);
   return channel;
 }
 

@@ -67,6 +67,21 @@ void Courier::Put(const Parcel& parcel, const std::vector<const OutgoingPiece*>&
   NoteUnreachable({heir->id, writer}, done.status());
 }
 
+Status Courier::TakeBack(const Parcel& parcel, const std::vector<const OutgoingPiece*>& pieces,
+                         uint64_t end_us) {
+  const Result<PeerLink*> link = LinkTo(*parcel.heir, parcel.writer, end_us);
+  if (!link.ok()) return link.status();
+  const Result<Open> open = node_->OpeningOf(parcel.name_space);
+  if (!open.ok()) return open.status();
+  const Result<uint32_t> number = link.value()->Open(parcel.name_space, open.value(), StepEnd(0, end_us));
+  if (!number.ok()) return number.status();
+  for (const OutgoingPiece* piece : pieces) {
+    const Forward remove{0, parcel.name_space, false, {piece->header.group}, {piece->header.hash}};
+    LARDER_RETURN_IF_ERROR(link.value()->Carry(number.value(), remove, StepEnd(0, end_us)));
+  }
+  return Status::Ok();
+}
+
 void Courier::NoteUnreachable(const LinkName& name, const Status& why) {
   Unreachable& unreachable = unreachable_[name];
   if (transport::NowUs() < unreachable.retry_us) return;  // that is what it was told

@@ -42,6 +42,8 @@ class Courier {
   // Leaves the states as they are (busy: to be tried again) when the node can't be asked.
   void Put(const Parcel& parcel, const std::vector<const OutgoingPiece*>& pieces, uint64_t end_us,
            std::vector<PutState>* states);
+  // They left here while they were put.
+  Status TakeBack(const Parcel& parcel, const std::vector<const OutgoingPiece*>& pieces, uint64_t end_us);
   // What was removed here and waits to be heard by others, until one of them can't be asked.
   void ForwardAll(const std::function<bool()>& late, uint64_t end_us);
   const std::string& last_why() const { return last_why_; }  // of the last block that was not taken

@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "node/membership/peer_calls.h"
 #include "proto/control.grpc.pb.h"
 
 namespace larder::node {
@@ -30,7 +31,7 @@ std::vector<api::QuarantineState> AskAll(const std::vector<std::string>& address
     auto call = std::make_unique<Call>();
     call->context.set_deadline(deadline);
     if (!token.empty()) call->context.AddMetadata("authorization", "Bearer " + token);
-    call->stub = api::Control::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+    call->stub = api::Control::NewStub(ConnectToNode(address));
     call->reader = call->stub->AsyncGetQuarantine(&call->context, {}, &queue);
     call->reader->Finish(&call->state, &call->status, call.get());
     calls.push_back(std::move(call));

@@ -15,6 +15,8 @@ namespace {
 constexpr long kPauseMs = 20;  // while nothing happens
 constexpr uint64_t kQuietUs = 2'000'000;
 constexpr int kLingerMs = 500;  // for the last messages, when the node ends
+constexpr int64_t kSubscriptionBytesMax = 1024;
+constexpr int kHeartbeatMs = 5'000;
 constexpr int64_t kReplayRequestBytesMax = 1024;
 constexpr size_t kReplaysMax = 8;                // at a time; other clients wait
 constexpr int kMessagesPerStep = 64;             // of a replay
@@ -126,6 +128,11 @@ Status KvEventPublisher::Open() {
   LARDER_RETURN_IF_ERROR(Set(publisher_.get(), ZMQ_LINGER, kLingerMs));
   LARDER_RETURN_IF_ERROR(Set(publisher_.get(), ZMQ_IPV6, 1));
   LARDER_RETURN_IF_ERROR(Set(publisher_.get(), ZMQ_TCP_KEEPALIVE, 1));
+  // All that subscribers send is the beginning of a topic's name.
+  if (zmq_setsockopt(publisher_.get(), ZMQ_MAXMSGSIZE, &kSubscriptionBytesMax,
+                     sizeof kSubscriptionBytesMax) != 0) {
+    return Failed("kv_events_listen");
+  }
   if (!options_.listen.empty()) {
     LARDER_RETURN_IF_ERROR(Bind(publisher_.get(), "kv_events_listen", options_.listen, &address_));
   }
@@ -139,6 +146,10 @@ Status KvEventPublisher::Open() {
   LARDER_RETURN_IF_ERROR(Set(router_.get(), ZMQ_SNDHWM, kMessagesOfClient));
   LARDER_RETURN_IF_ERROR(Set(router_.get(), ZMQ_LINGER, 0));
   LARDER_RETURN_IF_ERROR(Set(router_.get(), ZMQ_IPV6, 1));
+  LARDER_RETURN_IF_ERROR(Set(router_.get(), ZMQ_TCP_KEEPALIVE, 1));
+  LARDER_RETURN_IF_ERROR(
+      Set(router_.get(), ZMQ_HEARTBEAT_IVL, kHeartbeatMs));  // what waits for the dead goes
+  LARDER_RETURN_IF_ERROR(Set(router_.get(), ZMQ_HEARTBEAT_TIMEOUT, 3 * kHeartbeatMs));
   // A client that is full or gone is told so, instead of losing what it asked for.
   LARDER_RETURN_IF_ERROR(Set(router_.get(), ZMQ_ROUTER_MANDATORY, 1));
   if (zmq_setsockopt(router_.get(), ZMQ_MAXMSGSIZE, &kReplayRequestBytesMax, sizeof kReplayRequestBytesMax) !=

@@ -503,14 +503,14 @@ void Node::BeginDrain(bool save) {
   impl_->owner->Call([save](Owner& owner) { owner.Drain(save); });
 }
 
-void Node::BeginHandOver(bool restoring) {
-  impl_->owner->Call([restoring](Owner& owner) { owner.BeginHandOver(restoring); });
+void Node::BeginHandOver() {
+  impl_->owner->Call([](Owner& owner) { owner.BeginHandOver(); });
 }
 
-bool Node::EndHandOver() {
-  bool ended = true;  // of a node that has stopped
-  impl_->owner->Call([&](Owner& owner) { ended = owner.EndHandOver(); });
-  return ended;
+uint64_t Node::clock_s() const {
+  uint64_t out = 0;
+  impl_->owner->Call([&](Owner& owner) { out = owner.clock_s(); });
+  return out;
 }
 
 std::optional<Forward> Node::NextForward() const {

@@ -171,8 +171,8 @@ class Node {
   // For handing blocks over (hand_over.h), as the owner has them: what is removed from now on goes to the
   // others too; all that is in memory, hottest first; a page of that list, pinned; pins given back; what to
   // open elsewhere.
-  void BeginHandOver(bool restoring = false);
-  bool EndHandOver();
+  void BeginHandOver();
+  uint64_t clock_s() const;
   std::optional<Forward> NextForward() const;
   void Forwarded(uint64_t token);
   Result<std::vector<WarmPiece>> ListWarm(const SlotSets* only = nullptr) const;

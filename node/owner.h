@@ -206,6 +206,7 @@ struct WarmPiece {
 struct OutgoingPiece {
   WarmPiece piece;        // its entry is pinned hard until LetGo
   uint32_t replicas = 1;  // of its tenant
+  uint32_t born_s = 0;    // when it was put, by the owner's clock
   BlockHeader header;
   transport::ConstExtent payload;
 };
@@ -344,8 +345,8 @@ class Owner {
   // One for each rule: who read its writer's blocks. Looks at the whole memory, once.
   std::vector<Readers> ReadersOf(std::span<const QuarantineRule> rules) const;
   // From now on removes and clears are answered once they were forwarded.
-  void BeginHandOver(bool restoring = false);  // `restoring`: copies, and the node stays
-  bool EndHandOver();                          // false: something waits to be forwarded
+  void BeginHandOver();
+  uint64_t clock_s() const;  // that born_s is of
   // What waits longest to be forwarded, and that it was.
   std::optional<Forward> NextForward() const;
   void Forwarded(uint64_t token);

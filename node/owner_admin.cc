@@ -140,11 +140,14 @@ void Owner::State::OnRemove(Asker& asker, const Remove& body) {
     }
   }
   for (const ChainHash& hash : body.hashes) {
-    for (const uint16_t group : body.groups)
-      homecoming.Removed(name_spaces[number].name_space, hash, FingerprintOf(number, hash, group), now_us);
+    for (const uint16_t group : body.groups) {
+      const uint64_t key = FingerprintOf(number, hash, group);
+      homecoming.Removed(name_spaces[number].name_space, hash, key, now_us);
+      if (name_spaces[number].replicas > 1) removed_lately.Note(key, now_us);
+    }
   }
   reply.removed += RemoveFromSsd(number, body);
-  AddForward(asker.session, {0, name_spaces[number].name_space, false, body.groups, body.hashes});
+  AddForward({0, name_spaces[number].name_space, false, body.groups, body.hashes});
   counts.removed += reply.removed;
   AnswerDurably(asker, Encode(ReplyTo(asker.envelope), reply));
 }
@@ -155,7 +158,7 @@ void Owner::State::OnClear(Asker& asker, const Clear& body) {
   if (record == nullptr) return;
   if (ForwardsFull()) return Refuse(asker, Code::kBusy, std::string(kForwardsFull));
   ClearReply reply;
-  reply.removed = ClearSpace(number, asker.session);
+  reply.removed = ClearSpace(number);
   reply.clear_epoch = record->clear_epoch;
   AnswerDurably(asker, Encode(ReplyTo(asker.envelope), reply));
 }

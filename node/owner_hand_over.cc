@@ -52,6 +52,7 @@ OutgoingPage Owner::State::TakeOut(std::span<const WarmPiece> list, const PageLi
     outgoing.insert(entry);
     page.pieces.push_back({list[page.looked],
                            name_spaces[index[entry].space.number].replicas,
+                           index.place(entry).born_s,
                            std::move(header).value(),
                            {arena.Payload(PlaceOf(entry)), index.place(entry).payload_bytes}});
   }
@@ -63,24 +64,20 @@ bool Owner::State::ForwardsFull() const {
 }
 
 // The answer waits for its token, as it does for what SSD must not bring back.
-void Owner::State::AddForward(const Session* asker, Forward&& forward) {
+void Owner::State::AddForward(Forward&& forward) {
   if (!handing_over) return;
-  if (restoring && asker != nullptr && asker->restores) return;  // or two would wait for each other
   forward.token = ++last_id;
   undurable.insert(forward.token);
   forward_hashes += forward.hashes.size();
   forwards.push_back(std::move(forward));
 }
 
-void Owner::BeginHandOver(bool restoring) {
+void Owner::BeginHandOver() {
   state_->handing_over = true;
-  state_->restoring = restoring;
 }
 
-bool Owner::EndHandOver() {
-  if (!state_->forwards.empty()) return false;
-  state_->handing_over = false;
-  return true;
+uint64_t Owner::clock_s() const {
+  return state_->steady_ms() / 1000;
 }
 
 std::optional<Forward> Owner::NextForward() const {

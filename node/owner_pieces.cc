@@ -186,7 +186,7 @@ void Owner::State::Sweep(uint32_t steps) {
 }
 
 // Hides all pieces of a namespace at once by its next generation; their memory comes back step by step.
-uint64_t Owner::State::ClearSpace(uint32_t number, const Session* asker) {
+uint64_t Owner::State::ClearSpace(uint32_t number) {
   NamespaceRecord& record = name_spaces[number];
   const uint64_t removed = record.blocks;
   if (removed != 0) sweeping.push_back(SpaceOf(number));
@@ -206,7 +206,7 @@ uint64_t Owner::State::ClearSpace(uint32_t number, const Session* asker) {
     number_of_space[record.ssd_space] = number;
   }
   LogCleared(record);
-  AddForward(asker, {0, record.name_space, true, {}, {}});
+  AddForward({0, record.name_space, true, {}, {}});
   Sweep(kSweepPerStep);
   return removed;
 }

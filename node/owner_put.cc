@@ -69,6 +69,16 @@ void Owner::State::OnReserve(Asker& asker, Reserve&& body) {
   Spill();
 }
 
+// A node that restores a copy may not have heard yet of the remove or clear that was answered here. It tries
+// again while it has the block.
+bool Owner::State::MustNotComeBack(const Session& session, const BlockName& name) const {
+  if (!session.restores) return false;
+  const NamespaceRecord& record = name_spaces[name.space.number];
+  const uint64_t cleared_s = record.cleared_s;
+  if (cleared_s != 0 && unix_ms / 1000 < cleared_s + RemovedLately::kForgetUs / 1'000'000) return true;
+  return removed_lately.MayBe(FingerprintOf(name.space.number, name.hash, name.group), now_us);
+}
+
 PutState Owner::State::ReserveBlock(const Asker& asker, uint32_t number, Reserve::Block&& block,
                                     uint64_t* ticket_id) {
   const NamespaceRecord& record = name_spaces[number];
@@ -77,6 +87,7 @@ PutState Owner::State::ReserveBlock(const Asker& asker, uint32_t number, Reserve
   const BlockName name{SpaceOf(number), block.ref.hash, block.ref.group};
   const uint32_t first = Find(number, name.hash, name.group);
   if (Covered(number, name.hash, name.group, first, block.ref.rectangle)) return PutState::kExists;
+  if (MustNotComeBack(*asker.session, name)) return PutState::kBusy;
   if (draining || tickets.size() >= options.tickets_max ||
       asker.session->tickets.size() >= options.tickets_per_session_max) {
     return PutState::kBusy;
@@ -167,6 +178,7 @@ PutState Owner::State::StoreTicket(const Asker& asker, const Ticket& ticket,
   const uint32_t number = ticket.name.space.number;
   const NamespaceRecord& record = name_spaces[number];
   if (ticket.name.space != SpaceOf(number)) return PutState::kCleared;
+  if (MustNotComeBack(*asker.session, ticket.name)) return PutState::kBusy;
   if (rules.Bans(asker.session->writer, unix_ms)) return PutState::kInvalid;
   if (crc32c.size() != ticket.rectangle.parts()) return PutState::kCorrupt;
   const uint32_t first = Find(number, ticket.name.hash, ticket.name.group);

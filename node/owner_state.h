@@ -20,6 +20,7 @@
 #include "node/index.h"
 #include "node/miss_memory.h"
 #include "node/owner.h"
+#include "node/removed_lately.h"
 #include "node/ssd/admission.h"
 #include "node/ssd/ssd_tier.h"
 #include "node/waits.h"
@@ -283,7 +284,7 @@ struct Owner::State : private ssd::TierSink {
   void DropPin(const SoftPin& pin);
   Result<BlockHeader> HeaderOf(uint32_t entry) const;
   void Sweep(uint32_t steps);
-  uint64_t ClearSpace(uint32_t number, const Session* asker = nullptr);
+  uint64_t ClearSpace(uint32_t number);
 
   // owner_evict.cc
   PutState TakeSlot(const SlotShape& shape, SlotPlace* place);
@@ -318,6 +319,7 @@ struct Owner::State : private ssd::TierSink {
   PutState ReserveBlock(const Asker& asker, uint32_t number, Reserve::Block&& block, uint64_t* ticket);
   void OnCommitted(Asker& asker, Committed&& event);
   PutState CommitBlock(const Asker& asker, const Committed::Block& block);
+  bool MustNotComeBack(const Session& session, const BlockName& name) const;
   PutState StoreTicket(const Asker& asker, const Ticket& ticket, const std::vector<uint32_t>& crc32c);
   bool SameBits(const Ticket& ticket, const std::vector<uint32_t>& crc32c, const std::vector<Patch>& sources);
   void OnProgress(SessionId id, uint64_t ticket);
@@ -385,7 +387,7 @@ struct Owner::State : private ssd::TierSink {
   }
   OutgoingPage TakeOut(std::span<const WarmPiece> list, const PageLimits& limits);
   bool ForwardsFull() const;
-  void AddForward(const Session* asker, Forward&& forward);
+  void AddForward(Forward&& forward);
 
   // owner_homecoming.cc
   bool MayAsk(const Asker& asker) const;
@@ -517,8 +519,8 @@ struct Owner::State : private ssd::TierSink {
   uint64_t expire_pause_us = UINT64_MAX;
   uint32_t expire_next = 0, expire_next_ssd = 0;
   std::unordered_set<uint32_t> outgoing;  // pieces on their way to other nodes, a hard pin each
-  bool handing_over = false;              // what is removed goes to other nodes, too
-  bool restoring = false;  // the same, by a node that stays: not what another of these carried here
+  bool handing_over = false;
+  RemovedLately removed_lately;  // of tenants with several replicas
   std::deque<Forward> forwards;
   uint64_t forward_hashes = 0;
   Homecoming homecoming;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
-#include <set>
 #include <utility>
 
 namespace larder::node {
@@ -12,12 +10,16 @@ namespace {
 constexpr uint64_t kLookUs = 200'000;  // for a newer table
 constexpr uint64_t kRoundPauseMinUs = 500'000;
 constexpr uint64_t kRoundPauseMaxUs = 16'000'000;
-constexpr uint64_t kForwardPollUs = 5'000;
+constexpr size_t kTablesMax = 8;         // about half a MiB each
 constexpr uint64_t kPagesPerSecond = 4;  // at least, so that the rate is even
 }  // namespace
 
 Repair::Repair(Node* node, const RepairOptions& options)
-    : node_(node), options_(options), thread_([this] { Follow(); }) {}
+    : node_(node),
+      options_(options),
+      self_(node->info().record.id),
+      courier_(node, options.credentials, "restores: " + self_, kFeatureRestores),
+      thread_([this] { Follow(); }) {}
 
 Repair::~Repair() {
   {
@@ -34,40 +36,42 @@ bool Repair::Outdated() {
   return stop_ || node_->table_epoch() != epoch_;
 }
 
-void Repair::Forward() {
-  if (courier_ == nullptr) return;
-  courier_->ForwardAll([this] { return Outdated(); }, UINT64_MAX);
-}
-
-void Repair::Pause(uint64_t us) {
-  const uint64_t end_us = transport::NowUs() + us;
-  do {
-    Forward();
-    std::unique_lock lock(mutex_);
-    const uint64_t now_us = transport::NowUs();
-    const uint64_t left_us = end_us > now_us ? end_us - now_us : 0;
-    const uint64_t step_us = courier_ != nullptr ? std::min(kForwardPollUs, left_us) : left_us;
-    changed_.wait_for(lock, std::chrono::microseconds(step_us), [this] { return stop_; });
-    if (stop_) return;
-  } while (transport::NowUs() < end_us && node_->table_epoch() == epoch_);
+// False: it is to stop.
+bool Repair::Pause(uint64_t us) {
+  std::unique_lock lock(mutex_);
+  return !changed_.wait_for(lock, std::chrono::microseconds(us), [this] { return stop_; });
 }
 
 void Repair::Follow() {
   NodeTable table = node_->info().table;
   epoch_ = table.epoch;
-  known_ = ReplicaPlaces(table);
-  for (bool restored = true;;) {
-    {
-      std::unique_lock lock(mutex_);
-      const auto wait = std::chrono::microseconds(restored ? kLookUs : 0);
-      if (changed_.wait_for(lock, wait, [this] { return stop_; })) return;
+  now_ = ReplicaPlaces(table);
+  before_ = {now_};
+  for (std::vector<uint64_t>& slots : since_s_) slots.assign(kSlots, 0);
+  Status started = courier_.Start();
+  for (bool restored = true; Pause(kLookUs);) {
+    if (!started.ok()) started = courier_.Start();
+    const bool newer = node_->table_epoch() != epoch_;
+    if (newer) Take(node_->info().table);
+    if ((restored && !newer) || !started.ok()) continue;
+    restored = (!newer || Pause(options_.settle_us)) && Restore();
+    if (restored) before_ = {now_};
+  }
+}
+
+void Repair::Take(const NodeTable& table) {
+  const ReplicaPlaces before = std::exchange(now_, ReplicaPlaces(table));
+  before_.push_back(before);
+  if (before_.size() > kTablesMax) before_.erase(before_.begin() + 1);  // a copy may be missed
+  epoch_ = table.epoch;
+  const uint64_t clock_s = node_->clock_s();
+  for (uint32_t replicas = 2; replicas <= kReplicasMax; ++replicas) {
+    for (uint32_t i = 0; i < kSlots; ++i) {
+      const auto slot = static_cast<uint16_t>(i);
+      if (now_.Has(slot, replicas, self_) && !before.Has(slot, replicas, self_)) {
+        since_s_[replicas][slot] = clock_s;
+      }
     }
-    if (restored && node_->table_epoch() == epoch_) continue;
-    table = node_->info().table;
-    epoch_ = table.epoch;
-    now_ = ReplicaPlaces(table);
-    restored = Restore();
-    if (restored) known_ = now_;
   }
 }
 
@@ -75,37 +79,23 @@ void Repair::Follow() {
 bool Repair::Restore() {
   SlotSets slots;
   std::vector<WarmPiece> list;
-  if (GainedSlots(known_, now_, &slots)) {
+  if (GainedSlots(before_, now_, &slots)) {
     Result<std::vector<WarmPiece>> listed = node_->ListWarm(&slots);
-    if (!listed.ok()) return true;  // the node has stopped
+    if (!listed.ok()) return false;  // the node has stopped
     list = std::move(listed).value();
   }
-  if (!list.empty()) {
-    if (courier_ == nullptr) {
-      courier_ = std::make_unique<Courier>(node_, options_.credentials,
-                                           "restores: " + node_->info().record.id, kFeatureRestores);
-      if (!courier_->Start().ok()) return true;
-    }
-    node_->BeginHandOver(true);
-  }
   uint64_t pause_us = kRoundPauseMinUs;
-  for (bool all = false; !list.empty() && !Outdated(); all = true) {
+  for (bool all = false; !list.empty(); all = true) {
     const size_t before = list.size();
     list = OneRound(list, all);
+    progress_.pieces = list.size();
+    node_->SetRepair(progress_);
     if (list.empty()) break;
     pause_us = list.size() != before ? kRoundPauseMinUs : std::min(2 * pause_us, kRoundPauseMaxUs);
-    Pause(pause_us);
+    for (const uint64_t end_us = transport::NowUs() + pause_us; transport::NowUs() < end_us;) {
+      if (Outdated() || !Pause(kLookUs)) return false;
+    }
   }
-  const bool done = list.empty();
-  // The next table's restoring goes on with the same courier: it knows who has got what.
-  if (!done) return false;
-  while (courier_ != nullptr && !node_->EndHandOver()) {
-    if (Outdated()) return false;
-    Pause(kForwardPollUs);
-  }
-  courier_.reset();
-  progress_.pieces = 0;
-  node_->SetRepair(progress_);
   return true;
 }
 
@@ -125,34 +115,41 @@ std::vector<WarmPiece> Repair::OneRound(std::span<const WarmPiece> list, bool al
     const uint64_t before = progress_.restored_bytes;
     paced_us_ = std::max(paced_us_, transport::NowUs());
     PutPage(page.value(), all, &again);
-    Forward();
     if (options_.bytes_per_second == 0) continue;
     paced_us_ += (progress_.restored_bytes - before) * 1'000'000 / options_.bytes_per_second;
     const uint64_t now_us = transport::NowUs();
-    if (paced_us_ > now_us) Pause(paced_us_ - now_us);
+    if (paced_us_ > now_us && !Pause(paced_us_ - now_us)) break;
   }
   again.insert(again.end(), list.begin(), list.end());
   return again;
 }
 
-// `all`: also what another holder restores first. It had its time.
-void Repair::PutPage(const OutgoingPage& page, bool all, std::vector<WarmPiece>* again) {
-  const std::string self = node_->info().record.id;
-  std::map<Parcel, std::vector<const OutgoingPiece*>> parcels;
-  std::set<uint32_t> later;
+// What this node may restore, by where it goes. `all`: also what another holder restores first: it had its
+// time.
+Repair::Parcels Repair::Sort(const OutgoingPage& page, bool all, std::set<uint32_t>* later) const {
+  Parcels parcels;
   for (const OutgoingPiece& piece : page.pieces) {
     const uint16_t slot = SlotOf(piece.header.hash);
-    const bool first = all || now_.Restores(known_, slot, piece.replicas, self);
-    if (!first) later.insert(piece.piece.entry);
-    for (const uint16_t place : now_.Gained(known_, slot, piece.replicas)) {
-      const NodeRecord& heir = now_.nodes()[place];
-      if (!first || heir.id == self) continue;
-      parcels[{&heir, piece.header.writer, piece.header.name_space}].push_back(&piece);
+    const std::vector<std::string> restorers = now_.Restorers(before_, slot, piece.replicas);
+    const auto mine = std::ranges::find(restorers, self_);
+    if (mine == restorers.end() || piece.born_s < since_s_[piece.replicas][slot]) continue;
+    if (mine != restorers.begin() && !all) {
+      later->insert(piece.piece.entry);
+      continue;
+    }
+    for (const uint16_t place : now_.Gained(before_, slot, piece.replicas)) {
+      parcels[{&now_.nodes()[place], piece.header.writer, piece.header.name_space}].push_back(&piece);
     }
   }
+  return parcels;
+}
+
+void Repair::PutPage(const OutgoingPage& page, bool all, std::vector<WarmPiece>* again) {
+  std::set<uint32_t> later;
+  const Parcels parcels = Sort(page, all, &later);
   for (const auto& [parcel, pieces] : parcels) {
     std::vector<PutState> states(pieces.size(), PutState::kBusy);
-    if (!Outdated()) courier_->Put(parcel, pieces, UINT64_MAX, &states);
+    if (!Outdated()) courier_.Put(parcel, pieces, UINT64_MAX, &states);
     for (size_t i = 0; i < pieces.size(); ++i) {
       if (states[i] == PutState::kStored) {
         ++progress_.restored_pieces;
@@ -168,8 +165,19 @@ void Repair::PutPage(const OutgoingPage& page, bool all, std::vector<WarmPiece>*
   std::vector<uint32_t> entries;
   for (const OutgoingPiece& piece : page.pieces) entries.push_back(piece.piece.entry);
   const std::vector<bool> left = node_->LetGo(entries);
+  std::set<uint32_t> gone;
   for (size_t i = 0; i < page.pieces.size(); ++i) {
-    if (!left[i] && later.count(entries[i]) != 0) again->push_back(page.pieces[i].piece);
+    if (left[i]) {
+      gone.insert(entries[i]);
+    } else if (later.count(entries[i]) != 0) {
+      again->push_back(page.pieces[i].piece);
+    }
+  }
+  for (const auto& [parcel, pieces] : parcels) {
+    std::vector<const OutgoingPiece*> back;
+    std::ranges::copy_if(pieces, std::back_inserter(back),
+                         [&](const OutgoingPiece* piece) { return gone.count(piece->piece.entry) != 0; });
+    if (!back.empty()) (void)courier_.TakeBack(parcel, back, UINT64_MAX);  // the place has heard it as well
   }
 }
 

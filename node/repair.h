@@ -1,16 +1,22 @@
 // Restoring replicas: where a tenant has several copies of each block, and the table names new places for
 // some (a node was away for longer than the grace, one joined, one came back without its memory), the first
-// of those that still hold a copy puts it there, hottest first, at a bounded rate. Places that have it
+// of those that held a copy all along puts it there, hottest first, at a bounded rate. Places that have it
 // already say so and get no bytes.
 //
-// A thread of its own, that follows the table; like a hand-over it pins a page at a time, and what is removed
-// or cleared meanwhile is answered when the places it went to have heard it. Blocks on SSD only, and those of
-// a tenant with a time to live, are not restored.
+// What was removed never comes back by it. A node restores only slots whose place it has not lost since the
+// block was put: so it has heard every remove. A place that has heard of a remove takes the block from nobody
+// that restores (MustNotComeBack), and what leaves here while it is put is taken back there.
+//
+// A thread of its own, that follows the table and pins a page at a time. Blocks on SSD only, and those of a
+// tenant with a time to live, are not restored.
 #pragma once
 
+#include <array>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <thread>
 #include <vector>
@@ -22,7 +28,9 @@
 namespace larder::node {
 
 struct RepairOptions {
-  uint64_t bytes_per_second = 0;        // 0: as fast as it goes
+  uint64_t bytes_per_second = 0;  // 0: as fast as it goes
+  // Clients hear of a table within so long, and remove at its places from then on.
+  uint64_t settle_us = 2'000'000;
   std::vector<Credential> credentials;  // this node's own; empty: everybody is anonymous
 };
 
@@ -35,21 +43,31 @@ class Repair {
   Repair& operator=(const Repair&) = delete;
 
  private:
+  using Parcels = std::map<Parcel, std::vector<const OutgoingPiece*>>;
+
   void Follow();
+  void Take(const NodeTable& table);
   bool Restore();
   std::vector<WarmPiece> OneRound(std::span<const WarmPiece> list, bool all);
+  Parcels Sort(const OutgoingPage& page, bool all, std::set<uint32_t>* later) const;
   void PutPage(const OutgoingPage& page, bool all, std::vector<WarmPiece>* again);
   bool Outdated();
-  void Forward();
-  void Pause(uint64_t us);
+  bool Pause(uint64_t us);
 
   Node* const node_;
   const RepairOptions options_;
+  const std::string self_;
   RepairProgress progress_;
-  ReplicaPlaces known_, now_;  // as it was when all had their copies; as the table has it
-  uint64_t epoch_ = 0;         // of now_
-  uint64_t paced_us_ = 0;      // when the rate allows the next page
-  std::unique_ptr<Courier> courier_;
+  ReplicaPlaces now_;  // as the table has it
+  uint64_t epoch_ = 0;
+  // The tables from the one whose places all had their copies up to now_, without it. Blocks were put by
+  // each.
+  std::vector<ReplicaPlaces> before_;
+  // By number of copies and slot: when this node got the place, by the owner's clock; 0: with its first
+  // table.
+  std::array<std::vector<uint64_t>, kReplicasMax + 1> since_s_;
+  uint64_t paced_us_ = 0;  // when the rate allows the next page
+  Courier courier_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

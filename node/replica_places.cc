@@ -15,34 +15,36 @@ std::span<const uint16_t> ReplicaPlaces::Of(uint16_t slot, uint32_t replicas) co
   return order.first(std::min<size_t>(order.size(), replicas));
 }
 
-const NodeRecord* ReplicaPlaces::Find(const NodeRecord& life) const {
-  const auto found = std::ranges::find(table_.nodes, life.id, &NodeRecord::id);
-  return found != table_.nodes.end() && found->incarnation == life.incarnation ? &*found : nullptr;
-}
-
-std::vector<uint16_t> ReplicaPlaces::Gained(const ReplicaPlaces& before, uint16_t slot,
+std::vector<uint16_t> ReplicaPlaces::Gained(std::span<const ReplicaPlaces> before, uint16_t slot,
                                             uint32_t replicas) const {
   std::vector<uint16_t> gained;
   for (const uint16_t node : Of(slot, replicas)) {
-    const auto held = [&](uint16_t old) {
-      return before.nodes()[old].id == nodes()[node].id &&
-             before.nodes()[old].incarnation == nodes()[node].incarnation;
+    const auto held = [&](const ReplicaPlaces& table) {
+      return std::ranges::any_of(table.Of(slot, replicas), [&](uint16_t old) {
+        return table.nodes()[old].id == nodes()[node].id &&
+               table.nodes()[old].incarnation == nodes()[node].incarnation;
+      });
     };
-    if (std::ranges::none_of(before.Of(slot, replicas), held)) gained.push_back(node);
+    if (!std::ranges::all_of(before, held)) gained.push_back(node);
   }
   return gained;
 }
 
-bool ReplicaPlaces::Restores(const ReplicaPlaces& before, uint16_t slot, uint32_t replicas,
-                             const std::string& id) const {
-  for (const uint16_t old : before.Of(slot, replicas)) {
-    const NodeRecord* node = Find(before.nodes()[old]);
-    if (node != nullptr) return node->id == id;
+std::vector<std::string> ReplicaPlaces::Restorers(std::span<const ReplicaPlaces> before, uint16_t slot,
+                                                  uint32_t replicas) const {
+  const std::vector<uint16_t> gained = Gained(before, slot, replicas);
+  std::vector<std::string> ids;
+  for (const uint16_t node : Of(slot, replicas)) {
+    if (std::ranges::find(gained, node) == gained.end()) ids.push_back(nodes()[node].id);
   }
-  return true;
+  return ids;
 }
 
-bool GainedSlots(const ReplicaPlaces& before, const ReplicaPlaces& now, SlotSets* slots) {
+bool ReplicaPlaces::Has(uint16_t slot, uint32_t replicas, const std::string& id) const {
+  return std::ranges::any_of(Of(slot, replicas), [&](uint16_t node) { return nodes()[node].id == id; });
+}
+
+bool GainedSlots(std::span<const ReplicaPlaces> before, const ReplicaPlaces& now, SlotSets* slots) {
   bool any = false;
   for (uint32_t replicas = 2; replicas <= kReplicasMax; ++replicas) {
     (*slots)[replicas].assign(kSlots, false);

@@ -22,16 +22,16 @@ class ReplicaPlaces {
   // Numbers in nodes(), best first.
   std::span<const uint16_t> Of(uint16_t slot, uint32_t replicas) const;
   const std::vector<NodeRecord>& nodes() const { return table_.nodes; }
-  // The lives (id and incarnation) that hold a copy by these and held none by `before`: what was in memory of
-  // an earlier life of the same node is lost.
-  std::vector<uint16_t> Gained(const ReplicaPlaces& before, uint16_t slot, uint32_t replicas) const;
-  // Whether `id` is the first to restore a slot: of those that hold a copy by `before`, the first that still
-  // serves. A node that was none of them does it as well, when none is left.
-  bool Restores(const ReplicaPlaces& before, uint16_t slot, uint32_t replicas, const std::string& id) const;
+  // Places that did not hold a copy all along: lives (id and incarnation) that lack it in any of the tables
+  // `before`. What was in memory of an earlier life of the same node is lost.
+  std::vector<uint16_t> Gained(std::span<const ReplicaPlaces> before, uint16_t slot, uint32_t replicas) const;
+  // Who may restore a slot: the others, in order. Whoever has not held the place all along has not heard
+  // every remove.
+  std::vector<std::string> Restorers(std::span<const ReplicaPlaces> before, uint16_t slot,
+                                     uint32_t replicas) const;
+  bool Has(uint16_t slot, uint32_t replicas, const std::string& id) const;
 
  private:
-  const NodeRecord* Find(const NodeRecord& life) const;
-
   NodeTable table_;
   Placement placement_;
 };
@@ -39,6 +39,6 @@ class ReplicaPlaces {
 // The slots that gained a place, for each number of replicas; none for 0 and 1.
 using SlotSets = std::array<std::vector<bool>, kReplicasMax + 1>;
 // False: none gained any.
-bool GainedSlots(const ReplicaPlaces& before, const ReplicaPlaces& now, SlotSets* slots);
+bool GainedSlots(std::span<const ReplicaPlaces> before, const ReplicaPlaces& now, SlotSets* slots);
 
 }  // namespace larder::node

@@ -98,7 +98,7 @@ inline constexpr bool IsHit(Presence presence) {
 }
 std::string_view PresenceName(Presence presence);  // "ram", "never-stored", ...
 
-// Of Hello: a node that restores copies. What it removes or clears another such node does not carry further.
+// Of Hello: a node that restores copies. What was removed or cleared lately is not taken from it.
 inline constexpr uint64_t kFeatureRestores = 1;
 
 struct Hello {

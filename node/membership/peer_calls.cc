@@ -17,14 +17,14 @@ struct Call {
   PeerCalls::Answer answer;
 };
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
+}  // namespace
+
+std::shared_ptr<grpc::Channel> ConnectToNode(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
-
-}  // namespace
 
 std::vector<PeerCalls::Answer> PeerCalls::Ask(const std::set<std::string>& addresses,
                                               const api::ExchangeRequest& request, uint64_t timeout_us) {
@@ -33,7 +33,7 @@ std::vector<PeerCalls::Answer> PeerCalls::Ask(const std::set<std::string>& addre
   std::vector<std::unique_ptr<Call>> calls;
   for (const std::string& address : addresses) {
     std::shared_ptr<grpc::Channel>& channel = channels_[address];
-    if (channel == nullptr) channel = Connect(address);
+    if (channel == nullptr) channel = ConnectToNode(address);
     auto call = std::make_unique<Call>();
     call->answer.address = address;
     call->context.set_deadline(deadline);

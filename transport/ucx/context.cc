@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <ucs/config/global_opts.h>
 #include <ucs/debug/debug.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -88,11 +87,6 @@ std::vector<std::pair<const char*, std::string>> Settings(const TransportOptions
 bool Context::IsTcpOnly(const TransportOptions& options) {
   const std::string tls = TlsOf(options);
   return tls == "tcp" || tls == "tcp,self" || tls == "self,tcp";
-}
-
-bool Context::MayHandOver() {
-  static const bool may = access("/dev/infiniband/rdma_cm", F_OK) == 0;
-  return may;
 }
 
 Error Context::Open(const TransportOptions& options) {

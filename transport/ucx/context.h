@@ -19,11 +19,6 @@ class Context {
   // this process with it (an assertion in UCX 1.13's tcp_ep.c).
   static bool IsTcpOnly(const TransportOptions& options);
 
-  // A connection that the listener's worker was asked for may be made by another one. Not where connections
-  // are made over TCP sockets: what UCX has yet to tell the first about the socket ends this process (an
-  // assertion in UCX 1.13's async.c).
-  static bool MayHandOver();
-
   // Any thread. A registered region makes the first transfers from it as fast as the later ones.
   Error AddRegion(const Region& region);
   void RemoveRegion(const std::byte* base);

@@ -132,7 +132,9 @@ Error UcxTransport::OpenListener(const SocketAddress& address, Acceptor* accepto
   return {};
 }
 
-// On the first worker's thread, inside UCX: the rest happens on the thread of the worker that gets it.
+// On the first worker's thread, inside UCX: the rest happens on the same thread later. Not on another
+// worker's: what UCX has yet to tell this one about a request's socket would end the process (an assertion in
+// UCX 1.13's async.c), and which requests came over a socket it does not say.
 void UcxTransport::OnRequest(ucp_conn_request_h request, void* user_data) {
   auto* listener = static_cast<Listener*>(user_data);
   UcxTransport* transport = listener->transport;
@@ -144,7 +146,7 @@ void UcxTransport::OnRequest(ucp_conn_request_h request, void* user_data) {
     ucp_listener_reject(listener->handle, request);
     return;
   }
-  const auto worker = transport->PickWorker(Context::MayHandOver() ? -1 : 0);
+  const auto worker = transport->PickWorker(0);
   const bool posted = worker->Post(
       [transport, worker, listener, request, peer] { transport->Accept(worker, listener, request, peer); });
   if (!posted) ucp_listener_reject(listener->handle, request);

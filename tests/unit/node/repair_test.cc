@@ -1,6 +1,8 @@
 // Copies that are lost with a node come back on the others, over sockets.
 #include "node/repair.h"
 
+#include <thread>
+
 #include "tests/unit/node/node_rig.h"
 
 namespace larder::node {
@@ -20,6 +22,7 @@ NodeOptions Copying(const std::string& id, uint32_t replicas) {
 // Three nodes, each with its repair, under one table.
 struct Copies {
   explicit Copies(uint32_t replica_count = 2) : replicas(replica_count) {
+    table.epoch = 1;  // as theirs
     for (const char* id : {"a", "b", "c"}) nodes.push_back(std::make_unique<NodeRig>(Copying(id, replicas)));
     Publish();
     for (size_t i = 0; i < nodes.size(); ++i) Begin(i);
@@ -29,7 +32,7 @@ struct Copies {
   void Begin(size_t i, uint64_t bytes_per_second = 0) {
     repairs.resize(nodes.size());
     repairs[i].reset();
-    const RepairOptions options{.bytes_per_second = bytes_per_second, .credentials = {}};
+    const RepairOptions options{.bytes_per_second = bytes_per_second, .settle_us = 0, .credentials = {}};
     repairs[i] = std::make_unique<Repair>(nodes[i]->node.get(), options);
   }
   // The nodes that are there, under a new epoch.
@@ -131,6 +134,7 @@ TEST(Repair, ATenantWithOneCopyIsLeftAlone) {
   EXPECT_EQ(copies.HeldBy(1, hashes), b);
 }
 
+// Both nodes restore to each other, and both are asked at the same time: they once waited for each other.
 TEST(Repair, WhatIsRemovedMeanwhileComesBackNowhere) {
   Copies copies;
   const std::vector<ChainHash> hashes = copies.Put(1, 120);
@@ -138,14 +142,59 @@ TEST(Repair, WhatIsRemovedMeanwhileComesBackNowhere) {
   copies.Lose(2);
   copies.Publish();
   ASSERT_TRUE(copies.Until([&] { return copies.Progress(0).restored_pieces != 0; }));
+  std::vector<std::thread> askers;
   for (const size_t i : {0u, 1u}) {
-    RawClient client(copies.nodes[i]->address());
-    client.Begin();
-    Remove remove{client.number, {0}, hashes};
-    (void)client.Call<RemoveReply>(Verb::kRemove, remove);
+    askers.emplace_back([&copies, &hashes, i] {
+      RawClient client(copies.nodes[i]->address());
+      client.Begin();
+      for (size_t first = 0; first < hashes.size(); first += 10) {
+        const auto begin = hashes.begin() + static_cast<std::ptrdiff_t>(first);
+        (void)client.Call<RemoveReply>(Verb::kRemove, Remove{client.number, {0}, {begin, begin + 10}});
+      }
+    });
   }
+  for (std::thread& asker : askers) asker.join();
+  EXPECT_EQ(copies.HeldBy(0, hashes) + copies.HeldBy(1, hashes), 0u);
   EXPECT_TRUE(copies.Until([&] { return copies.Progress(0).pieces + copies.Progress(1).pieces == 0; }));
   EXPECT_EQ(copies.HeldBy(0, hashes) + copies.HeldBy(1, hashes), 0u);
+}
+
+TEST(Repair, APlaceThatHeardARemoveTakesTheBlockFromNobody) {
+  Copies copies;
+  const std::vector<ChainHash> hashes = copies.Put(1, 60);
+  RawClient client(copies.nodes[1]->address());
+  client.Begin();
+  (void)client.Call<RemoveReply>(Verb::kRemove, Remove{client.number, {0}, hashes});  // a has not heard yet
+  copies.Lose(2);
+  copies.Publish();
+  ASSERT_TRUE(copies.Until([&] { return copies.Progress(0).pieces != 0; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1200));  // rounds are half a second apart
+  EXPECT_EQ(copies.HeldBy(1, hashes), 0u);
+}
+
+// It heard of no remove since: what it has may be gone everywhere else.
+TEST(Repair, ANodeThatLostAPlaceRestoresNothingOfIt) {
+  Copies copies;
+  std::vector<ChainHash> stale;
+  const ReplicaPlaces with(copies.table);
+  // Held by a alone, of slots that are not a's.
+  for (uint64_t key = 1; stale.size() < 30; ++key) {
+    if (!with.Has(SlotOf(TestHash(key)), 2, "a")) stale.push_back(TestHash(key));
+  }
+  RawClient client(copies.nodes[0]->address());
+  client.Begin();
+  const std::vector<Bytes> payloads(stale.size(), TestBytes(1, kCopyBytes));
+  for (const PutState state : client.PutBlocks(stale, payloads, kCopyBytes))
+    EXPECT_EQ(state, PutState::kStored);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // blocks are dated by the second
+  copies.Lose(2);  // a gets the places now
+  copies.Publish();
+  ASSERT_TRUE(copies.Until([&] { return copies.nodes[0]->node->table_epoch() == copies.table.epoch; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // rounds are half a second apart
+  copies.nodes[2] = std::make_unique<NodeRig>(Copying("d", 2));
+  copies.Publish();  // and d, later, some of them
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  EXPECT_EQ(copies.HeldBy(1, stale) + copies.HeldBy(2, stale), 0u);
 }
 
 TEST(Repair, APlaceThatDoesNotAnswerStaysUnderReplicated) {
