@@ -81,7 +81,8 @@ TEST(DaemonOptions, EveryKnobReachesTheNodeOrTheDaemon) {
   // What main.cc itself uses.
   const std::set<std::string_view> of_the_daemon = {
       "control_listen", "http_listen", "credentials", "tenants", "shm", "shm_path", "drain_budget",
-      "hand_over_budget", "hand_over_rate", "hand_over_on_stop", "repair_rate", "log_level", "log_format", "report",
+      "hand_over_budget", "hand_over_rate", "hand_over_on_stop", "repair_rate", "log_level", "log_format",
+      "report",
       // cluster_link.cc
       "membership", "etcd_endpoints", "etcd_user", "etcd_password_file", "etcd_ca", "etcd_certificate",
       "etcd_key", "lease", "away_grace", "state_dir", "dns_name", "dns_servers", "dns_period", "dns_probe",

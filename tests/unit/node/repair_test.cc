@@ -187,7 +187,7 @@ TEST(Repair, ANodeThatLostAPlaceRestoresNothingOfIt) {
   for (const PutState state : client.PutBlocks(stale, payloads, kCopyBytes))
     EXPECT_EQ(state, PutState::kStored);
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // blocks are dated by the second
-  copies.Lose(2);  // a gets the places now
+  copies.Lose(2);                                                // a gets the places now
   copies.Publish();
   ASSERT_TRUE(copies.Until([&] { return copies.nodes[0]->node->table_epoch() == copies.table.epoch; }));
   std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // rounds are half a second apart
