@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "node/membership/peer_calls.h"
+#include "node/membership/control_calls.h"
 
 namespace larder::node {
 
@@ -87,29 +87,24 @@ std::shared_ptr<grpc::Channel> ClusterMatch::ChannelTo(const std::string& addres
 }
 
 void ClusterMatch::AskAll(std::vector<std::unique_ptr<Part>>* parts) {
-  grpc::CompletionQueue queue;
   std::vector<std::unique_ptr<api::Control::Stub>> stubs;
   std::vector<std::unique_ptr<grpc::ClientAsyncResponseReader<api::MatchResponse>>> readers;
+  CallQueue queue;
   for (const auto& part : *parts) {
     if (part->channel == nullptr) continue;
     stubs.push_back(api::Control::NewStub(part->channel));
-    readers.push_back(stubs.back()->AsyncMatch(&part->context, part->request, &queue));
+    readers.push_back(stubs.back()->AsyncMatch(&part->context, part->request, queue.get()));
     readers.back()->Finish(&part->response, &part->status, part.get());
   }
-  // Each ends by its deadline.
-  void* tag = nullptr;
-  bool good = false;
-  for (size_t open = readers.size(); open > 0 && queue.Next(&tag, &good); --open) {
-    auto* part = static_cast<Part*>(tag);
-    if (!part->status.ok()) {
-      part->error = part->status.error_message();
-      if (part->error.empty()) part->error = "it does not answer";
+  queue.Await();
+  for (const auto& part : *parts) {
+    if (part->channel == nullptr) continue;
+    if (part->status.ok()) {
+      part->presence = part->response.presence();
       continue;
     }
-    part->presence = part->response.presence();
-  }
-  queue.Shutdown();
-  while (queue.Next(&tag, &good)) {
+    part->error = part->status.error_message();
+    if (part->error.empty()) part->error = "it does not answer";
   }
 }
 

@@ -10,7 +10,25 @@ constexpr uint64_t kSlowestBytesPerSecond = 10'000'000;  // what its bytes take 
 constexpr uint64_t kRetryPauseMinUs = 500'000;
 constexpr uint64_t kRetryPauseMaxUs = 16'000'000;
 constexpr size_t kLinksMax = 64;
+constexpr uint64_t kPagesPerSecond = 4;  // at least, so that the rate is even
 }  // namespace
+
+PageLimits Pace::limits() const {
+  PageLimits limits;
+  if (bytes_per_second_ != 0) {
+    limits.payload_bytes = std::min(limits.payload_bytes, bytes_per_second_ / kPagesPerSecond);
+  }
+  return limits;
+}
+
+void Pace::Begin() {
+  next_us_ = std::max(next_us_, transport::NowUs());
+}
+
+uint64_t Pace::After(uint64_t bytes) {
+  if (bytes_per_second_ != 0) next_us_ += bytes * 1'000'000 / bytes_per_second_;
+  return bytes_per_second_ != 0 ? next_us_ : 0;
+}
 
 Courier::Courier(Node* node, const std::vector<Credential>& credentials, std::string name, uint64_t features)
     : node_(node), credentials_(credentials), name_(std::move(name)), features_(features) {}

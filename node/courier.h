@@ -30,6 +30,20 @@ struct Parcel {
   }
 };
 
+// Pages at a rate, of which there are several a second.
+class Pace {
+ public:
+  explicit Pace(uint64_t bytes_per_second) : bytes_per_second_(bytes_per_second) {}  // 0: as fast as it goes
+  PageLimits limits() const;
+  void Begin();  // a page
+  // It was of so many bytes; when the next may go, by transport::NowUs. 0: at once.
+  uint64_t After(uint64_t bytes);
+
+ private:
+  const uint64_t bytes_per_second_;
+  uint64_t next_us_ = 0;
+};
+
 class Courier {
  public:
   // `name`, `features`: how it introduces itself to others.

@@ -9,7 +9,6 @@ namespace larder::node {
 namespace {
 
 constexpr uint64_t kRoundPauseUs = 500'000;
-constexpr uint64_t kPagesPerSecond = 4;  // at least, so that the rate is even
 constexpr uint64_t kForwardPollUs = 5'000;
 
 bool Takes(const NodeRecord& node, const std::string& self) {
@@ -26,6 +25,7 @@ bool HasHeir(const NodeInfo& info) {
 HandOver::HandOver(Node* node, const HandOverOptions& options)
     : node_(node),
       options_(options),
+      pace_(options.bytes_per_second),
       courier_(node, options.credentials, "leaving: " + node->info().record.id),
       thread_([this] { Give(); }) {}
 
@@ -112,24 +112,18 @@ std::string HandOver::GiveAll() {
 
 // Returns what is to be tried again, or was not come to.
 std::vector<WarmPiece> HandOver::OneRound(std::span<const WarmPiece> list) {
-  PageLimits limits;
-  if (options_.bytes_per_second != 0) {
-    limits.payload_bytes = std::min(limits.payload_bytes, options_.bytes_per_second / kPagesPerSecond);
-  }
   std::vector<WarmPiece> again;
   while (!list.empty() && !Late() && Place()) {
-    Result<OutgoingPage> page = node_->TakeOut(list, limits);
+    Result<OutgoingPage> page = node_->TakeOut(list, pace_.limits());
     if (!page.ok()) break;
     list = list.subspan(page.value().looked);
     progress_.gone_blocks += page.value().left;
     const uint64_t before = progress_.handed_bytes;
-    paced_us_ = std::max(paced_us_, transport::NowUs());
+    pace_.Begin();
     HandPage(page.value(), &again);
     node_->SetHandOver(progress_);
     courier_.ForwardAll([this] { return Late(); }, end_us_);
-    if (options_.bytes_per_second == 0) continue;
-    paced_us_ += (progress_.handed_bytes - before) * 1'000'000 / options_.bytes_per_second;
-    Pause(paced_us_);
+    if (const uint64_t next_us = pace_.After(progress_.handed_bytes - before); next_us != 0) Pause(next_us);
   }
   again.insert(again.end(), list.begin(), list.end());
   return again;

@@ -54,7 +54,7 @@ class HandOver {
   Node* const node_;
   const HandOverOptions options_;
   uint64_t end_us_ = 0;
-  uint64_t paced_us_ = 0;  // when the rate allows the next page
+  Pace pace_;
   HandOverProgress progress_;
   NodeTable heirs_;  // the table without this node and without those that leave too
   uint64_t epoch_ = 0;

@@ -1,10 +1,6 @@
 #include "node/hear_rules.h"
 
-#include <grpcpp/grpcpp.h>
-
-#include <chrono>
-
-#include "node/membership/peer_calls.h"
+#include "node/membership/control_calls.h"
 #include "proto/control.grpc.pb.h"
 
 namespace larder::node {
@@ -24,25 +20,17 @@ struct Call {
 // Those that answered.
 std::vector<api::QuarantineState> AskAll(const std::vector<std::string>& addresses, const std::string& token,
                                          uint64_t timeout_us) {
-  const auto deadline = std::chrono::system_clock::now() + std::chrono::microseconds(timeout_us);
-  grpc::CompletionQueue queue;
+  CallQueue queue;
   std::vector<std::unique_ptr<Call>> calls;
   for (const std::string& address : addresses) {
     auto call = std::make_unique<Call>();
-    call->context.set_deadline(deadline);
-    if (!token.empty()) call->context.AddMetadata("authorization", "Bearer " + token);
+    Prepare(&call->context, token, timeout_us);
     call->stub = api::Control::NewStub(ConnectToNode(address));
-    call->reader = call->stub->AsyncGetQuarantine(&call->context, {}, &queue);
+    call->reader = call->stub->AsyncGetQuarantine(&call->context, {}, queue.get());
     call->reader->Finish(&call->state, &call->status, call.get());
     calls.push_back(std::move(call));
   }
-  void* tag = nullptr;
-  bool good = false;
-  for (size_t open = calls.size(); open > 0 && queue.Next(&tag, &good); --open) {
-  }
-  queue.Shutdown();
-  while (queue.Next(&tag, &good)) {
-  }
+  queue.Await();
   std::vector<api::QuarantineState> out;
   for (const auto& call : calls) {
     if (call->status.ok()) out.push_back(std::move(call->state));

@@ -33,7 +33,8 @@ Status Failed(const std::string& what) {
   return Invalid(what + ": " + zmq_strerror(zmq_errno()));
 }
 
-Status Set(void* socket, int option, int value) {
+template <typename Value>  // as ZeroMQ has it for the option
+Status Set(void* socket, int option, Value value) {
   return zmq_setsockopt(socket, option, &value, sizeof value) == 0 ? Status::Ok() : Failed("zmq option");
 }
 
@@ -129,10 +130,7 @@ Status KvEventPublisher::Open() {
   LARDER_RETURN_IF_ERROR(Set(publisher_.get(), ZMQ_IPV6, 1));
   LARDER_RETURN_IF_ERROR(Set(publisher_.get(), ZMQ_TCP_KEEPALIVE, 1));
   // All that subscribers send is the beginning of a topic's name.
-  if (zmq_setsockopt(publisher_.get(), ZMQ_MAXMSGSIZE, &kSubscriptionBytesMax,
-                     sizeof kSubscriptionBytesMax) != 0) {
-    return Failed("kv_events_listen");
-  }
+  LARDER_RETURN_IF_ERROR(Set(publisher_.get(), ZMQ_MAXMSGSIZE, kSubscriptionBytesMax));
   if (!options_.listen.empty()) {
     LARDER_RETURN_IF_ERROR(Bind(publisher_.get(), "kv_events_listen", options_.listen, &address_));
   }
@@ -152,10 +150,7 @@ Status KvEventPublisher::Open() {
   LARDER_RETURN_IF_ERROR(Set(router_.get(), ZMQ_HEARTBEAT_TIMEOUT, 3 * kHeartbeatMs));
   // A client that is full or gone is told so, instead of losing what it asked for.
   LARDER_RETURN_IF_ERROR(Set(router_.get(), ZMQ_ROUTER_MANDATORY, 1));
-  if (zmq_setsockopt(router_.get(), ZMQ_MAXMSGSIZE, &kReplayRequestBytesMax, sizeof kReplayRequestBytesMax) !=
-      0) {
-    return Failed("kv_events_replay_listen");
-  }
+  LARDER_RETURN_IF_ERROR(Set(router_.get(), ZMQ_MAXMSGSIZE, kReplayRequestBytesMax));
   return Bind(router_.get(), "kv_events_replay_listen", options_.replay_listen, &replay_address_);
 }
 
@@ -184,6 +179,7 @@ void KvEventPublisher::Run() {
 // --- following the node ---
 
 void KvEventPublisher::Take(const EventPage& page) {
+  view_.ForgetEmptySpaces();
   if (page.reset) view_.BeginSnapshot();
   for (const EventName& name : page.names) Learn(name);
   TakeEvents(page, page.events);

@@ -6,8 +6,6 @@
 namespace larder::node {
 namespace {
 
-constexpr size_t kSpacesMax = 4096;  // known without a block; beyond, they are asked for again
-
 size_t TierOf(Presence tier) {
   return tier == Presence::kSsd ? 1 : 0;
 }
@@ -32,19 +30,17 @@ bool KvEventView::Same::operator()(const Name& name, uint32_t number) const {
 }
 
 void KvEventView::Know(const Namespace& name_space, Space&& space) {
-  ForgetEmptySpaces();
   spaces_[name_space] = next_space_;
   topics_[space.topic];
   space_of_[next_space_++] = {std::move(space)};
 }
 
 void KvEventView::LeaveOut(const Namespace& name_space) {
-  ForgetEmptySpaces();
   spaces_[name_space] = kLeftOut;
 }
 
 void KvEventView::ForgetEmptySpaces() {
-  if (spaces_.size() < kSpacesMax + space_of_.size()) return;
+  if (spaces_.size() < forget_at_) return;
   std::erase_if(spaces_, [&](const auto& each) {
     const auto found = space_of_.find(each.second);
     if (found == space_of_.end()) return true;
@@ -53,6 +49,7 @@ void KvEventView::ForgetEmptySpaces() {
     return true;
   });
   std::erase_if(topics_, [](const auto& each) { return each.second == 0; });
+  forget_at_ = spaces_.size() + kSpacesMax;
 }
 
 uint64_t KvEventView::blocks_of(const std::string& topic) const {

@@ -39,6 +39,8 @@ class KvEventView {
   bool Knows(const Namespace& name_space) const { return spaces_.count(name_space) != 0; }
   void Know(const Namespace& name_space, Space&& space);
   void LeaveOut(const Namespace& name_space);
+  // Between two pages of events: names of a page that have no block yet are needed until its end.
+  void ForgetEmptySpaces();
   bool IsLeftOut(const Namespace& name_space) const { return spaces_.at(name_space) == kLeftOut; }
   // Whether an event of this block needs no hashes: they were told before.
   bool Has(const Namespace& name_space, const ChainHash& hash, uint16_t group) const;
@@ -59,6 +61,7 @@ class KvEventView {
   uint64_t blocks_of(const std::string& topic) const;
 
  private:
+  static constexpr size_t kSpacesMax = 4096;  // known without a block; beyond, they are asked for again
   static constexpr uint32_t kLeftOut = UINT32_MAX;
   static constexpr size_t kTiers = 2;
   struct Piece {
@@ -105,7 +108,6 @@ class KvEventView {
   void TellChange(Block* block);
   void FreeIfGone(uint32_t number);
   void Clear(uint32_t space);
-  void ForgetEmptySpaces();
   KvEvent EventOf(const Block& block, KvEvent::Kind kind, size_t tier) const;
 
   const Tell tell_;
@@ -113,6 +115,7 @@ class KvEventView {
   std::unordered_map<uint32_t, SpaceState> space_of_;  // by number
   std::map<std::string, uint64_t> topics_;             // blocks
   uint32_t next_space_ = 0;
+  size_t forget_at_ = kSpacesMax;  // so many spaces known
   std::deque<Block> blocks_;
   std::vector<uint32_t> free_;
   std::unordered_set<uint32_t, Hasher, Same> find_{16, Hasher{&blocks_}, Same{&blocks_}};

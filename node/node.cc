@@ -91,10 +91,9 @@ struct Node::Impl final : OwnerPort, transport::Acceptor {
   uint64_t moved_us = 0;
   MovedSlots moved;
   std::atomic<bool> brings_home{false};
-  mutable std::mutex hand_over_mutex;
+  mutable std::mutex told_mutex;  // guards the next three
   HandOverProgress hand_over;
   RepairProgress repair;
-  mutable std::mutex kv_events_mutex;
   KvEventStats kv_events;
   std::atomic<bool> ready{false};
   std::atomic<bool> draining{false};
@@ -266,12 +265,9 @@ NodeInfo Node::info() const {
   out.hello_timeouts = impl_->shared->hello_timeouts;
   out.event_streams = impl_->event_streams.load();
   {
-    const std::lock_guard lock(impl_->hand_over_mutex);
+    const std::lock_guard lock(impl_->told_mutex);
     out.hand_over = impl_->hand_over;
     out.repair = impl_->repair;
-  }
-  {
-    const std::lock_guard lock(impl_->kv_events_mutex);
     out.kv_events = impl_->kv_events;
   }
   return out;
@@ -380,7 +376,7 @@ std::vector<std::optional<std::vector<ChainHash>>> Node::ReadConstituents(
 }
 
 void Node::SetKvEvents(const KvEventStats& stats) {
-  const std::lock_guard lock(impl_->kv_events_mutex);
+  const std::lock_guard lock(impl_->told_mutex);
   impl_->kv_events = stats;
 }
 
@@ -553,12 +549,12 @@ Result<Open> Node::OpeningOf(const Namespace& name_space) const {
 }
 
 void Node::SetHandOver(const HandOverProgress& progress) {
-  const std::lock_guard lock(impl_->hand_over_mutex);
+  const std::lock_guard lock(impl_->told_mutex);
   impl_->hand_over = progress;
 }
 
 void Node::SetRepair(const RepairProgress& progress) {
-  const std::lock_guard lock(impl_->hand_over_mutex);
+  const std::lock_guard lock(impl_->told_mutex);
   impl_->repair = progress;
 }
 

@@ -10,14 +10,14 @@ namespace {
 constexpr uint64_t kLookUs = 200'000;  // for a newer table
 constexpr uint64_t kRoundPauseMinUs = 500'000;
 constexpr uint64_t kRoundPauseMaxUs = 16'000'000;
-constexpr size_t kTablesMax = 8;         // about half a MiB each
-constexpr uint64_t kPagesPerSecond = 4;  // at least, so that the rate is even
+constexpr size_t kTablesMax = 8;  // about half a MiB each
 }  // namespace
 
 Repair::Repair(Node* node, const RepairOptions& options)
     : node_(node),
       options_(options),
       self_(node->info().record.id),
+      pace_(options.bytes_per_second),
       courier_(node, options.credentials, "restores: " + self_, kFeatureRestores),
       thread_([this] { Follow(); }) {}
 
@@ -101,24 +101,18 @@ bool Repair::Restore() {
 
 // Returns what is to be tried again, or was not come to.
 std::vector<WarmPiece> Repair::OneRound(std::span<const WarmPiece> list, bool all) {
-  PageLimits limits;
-  if (options_.bytes_per_second != 0) {
-    limits.payload_bytes = std::min(limits.payload_bytes, options_.bytes_per_second / kPagesPerSecond);
-  }
   std::vector<WarmPiece> again;
   while (!list.empty() && !Outdated()) {
     progress_.pieces = list.size() + again.size();
     node_->SetRepair(progress_);
-    Result<OutgoingPage> page = node_->TakeOut(list, limits);
+    Result<OutgoingPage> page = node_->TakeOut(list, pace_.limits());
     if (!page.ok()) break;
     list = list.subspan(page.value().looked);
     const uint64_t before = progress_.restored_bytes;
-    paced_us_ = std::max(paced_us_, transport::NowUs());
+    pace_.Begin();
     PutPage(page.value(), all, &again);
-    if (options_.bytes_per_second == 0) continue;
-    paced_us_ += (progress_.restored_bytes - before) * 1'000'000 / options_.bytes_per_second;
-    const uint64_t now_us = transport::NowUs();
-    if (paced_us_ > now_us && !Pause(paced_us_ - now_us)) break;
+    const uint64_t next_us = pace_.After(progress_.restored_bytes - before), now_us = transport::NowUs();
+    if (next_us > now_us && !Pause(next_us - now_us)) break;
   }
   again.insert(again.end(), list.begin(), list.end());
   return again;

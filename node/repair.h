@@ -66,7 +66,7 @@ class Repair {
   // By number of copies and slot: when this node got the place, by the owner's clock; 0: with its first
   // table.
   std::array<std::vector<uint64_t>, kReplicasMax + 1> since_s_;
-  uint64_t paced_us_ = 0;  // when the rate allows the next page
+  Pace pace_;
   Courier courier_;
 
   std::mutex mutex_;

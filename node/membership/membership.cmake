@@ -25,6 +25,7 @@ add_library(larder_membership STATIC
   ${CMAKE_CURRENT_LIST_DIR}/etcd_membership.cc
   ${CMAKE_CURRENT_LIST_DIR}/facts_wire.cc
   ${CMAKE_CURRENT_LIST_DIR}/gossip.cc
+  ${CMAKE_CURRENT_LIST_DIR}/control_calls.cc
   ${CMAKE_CURRENT_LIST_DIR}/peer_calls.cc
   ${CMAKE_CURRENT_LIST_DIR}/resolver.cc
   ${CMAKE_CURRENT_LIST_DIR}/roster.cc

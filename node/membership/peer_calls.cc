@@ -1,7 +1,6 @@
 #include "node/membership/peer_calls.h"
 
-#include <chrono>
-
+#include "node/membership/control_calls.h"
 #include "proto/control.grpc.pb.h"
 
 namespace larder::node {
@@ -19,27 +18,18 @@ struct Call {
 
 }  // namespace
 
-std::shared_ptr<grpc::Channel> ConnectToNode(const std::string& address) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
-}
-
 std::vector<PeerCalls::Answer> PeerCalls::Ask(const std::set<std::string>& addresses,
                                               const api::ExchangeRequest& request, uint64_t timeout_us) {
-  const auto deadline = std::chrono::system_clock::now() + std::chrono::microseconds(timeout_us);
-  grpc::CompletionQueue queue;
+  CallQueue queue;
   std::vector<std::unique_ptr<Call>> calls;
   for (const std::string& address : addresses) {
     std::shared_ptr<grpc::Channel>& channel = channels_[address];
     if (channel == nullptr) channel = ConnectToNode(address);
     auto call = std::make_unique<Call>();
     call->answer.address = address;
-    call->context.set_deadline(deadline);
-    if (!token_.empty()) call->context.AddMetadata("authorization", "Bearer " + token_);
+    Prepare(&call->context, token_, timeout_us);
     call->stub = api::Control::NewStub(channel);
-    call->reader = call->stub->AsyncExchange(&call->context, request, &queue);
+    call->reader = call->stub->AsyncExchange(&call->context, request, queue.get());
     call->reader->Finish(&call->answer.response, &call->answer.status, call.get());
     calls.push_back(std::move(call));
   }
@@ -50,16 +40,10 @@ std::vector<PeerCalls::Answer> PeerCalls::Ask(const std::set<std::string>& addre
       if (stopping_) call->context.TryCancel();
     }
   }
-  void* tag = nullptr;
-  bool good = false;
-  for (size_t open = calls.size(); open > 0 && queue.Next(&tag, &good); --open) {
-  }
+  queue.Await();
   {
     const std::lock_guard lock(mutex_);
     contexts_.clear();
-  }
-  queue.Shutdown();
-  while (queue.Next(&tag, &good)) {
   }
   std::vector<Answer> answers;
   for (const auto& call : calls) {

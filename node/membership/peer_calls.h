@@ -17,9 +17,6 @@
 
 namespace larder::node {
 
-// To a node's control port: by no proxy that the environment names, and with a connection of its own.
-std::shared_ptr<grpc::Channel> ConnectToNode(const std::string& address);
-
 class PeerCalls {
  public:
   explicit PeerCalls(std::string token) : token_(std::move(token)) {}
