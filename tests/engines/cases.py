@@ -27,6 +27,7 @@ import unittest
 import models
 import recorder
 import servers
+import timed_result
 from engine import BUILD, MODELS, Engine, import_once, transfer_config
 from nodes import Node, Wire, free_port
 
@@ -552,30 +553,6 @@ class Served(EngineCase):
 DEFAULT = ("Hits", "Corruption", "Failures", "Identity", "Reset", "Preemption", "Roles")
 
 
-class Result(unittest.TextTestResult):
-    """Says how long each case took, and at once what is wrong."""
-
-    def addFailure(self, test, err):  # noqa: N802
-        super().addFailure(test, err)
-        self.stream.writeln(self.failures[-1][1])
-        self.stream.flush()
-
-    def addError(self, test, err):  # noqa: N802
-        super().addError(test, err)
-        self.stream.writeln(self.errors[-1][1])
-
-    def printErrors(self):  # noqa: N802
-        pass
-
-    def startTest(self, test):  # noqa: N802
-        self._began = time.monotonic()
-        super().startTest(test)
-
-    def stopTest(self, test):  # noqa: N802
-        self.stream.writeln(f"    {time.monotonic() - self._began:.0f} s")
-        super().stopTest(test)
-
-
 def main(names):
     if names == ["--all"]:
         os.environ["LARDER_ENGINES_ALL"] = "1"
@@ -595,7 +572,7 @@ def main(names):
     suite.addTest(unittest.defaultTestLoader.loadTestsFromModule(kv_events_test))
     suite.addTest(unittest.defaultTestLoader.loadTestsFromModule(parts_test))
 
-    result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2, resultclass=Result).run(suite)
+    result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2, resultclass=timed_result.Result).run(suite)
     failed, skipped = len(result.failures) + len(result.errors), len(result.skipped)
     print(f"{result.testsRun - failed - skipped} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0

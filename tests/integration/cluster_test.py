@@ -15,7 +15,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from daemon_test import CLEAN_ENV, CTL, NODE, Node, PATIENCE_S, run, until  # noqa: E402
+from daemon import CLEAN_ENV, CTL, NODE, Node, PATIENCE_S, run, until  # noqa: E402
 
 
 def free_port(tried=[os.getpid() * 97]):

@@ -13,7 +13,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from cluster_test import free_port  # noqa: E402
-from daemon_test import CLEAN_ENV, NODE, PATIENCE_S, Case, run, until  # noqa: E402
+from daemon import CLEAN_ENV, NODE, PATIENCE_S, Case, run, until  # noqa: E402
 from name_server import NameServer  # noqa: E402
 
 NAME = "nodes.larder.test"
