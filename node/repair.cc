@@ -47,7 +47,7 @@ void Repair::Follow() {
   epoch_ = table.epoch;
   now_ = ReplicaPlaces(table);
   before_ = {now_};
-  for (std::vector<uint64_t>& slots : since_s_) slots.assign(kSlots, 0);
+  for (uint32_t replicas = 2; replicas <= kReplicasMax; ++replicas) since_s_[replicas].assign(kSlots, 0);
   Status started = courier_.Start();
   for (bool restored = true; Pause(kLookUs);) {
     if (!started.ok()) started = courier_.Start();
@@ -69,7 +69,7 @@ void Repair::Take(const NodeTable& table) {
     for (uint32_t i = 0; i < kSlots; ++i) {
       const auto slot = static_cast<uint16_t>(i);
       if (now_.Has(slot, replicas, self_) && !before.Has(slot, replicas, self_)) {
-        since_s_[replicas][slot] = clock_s;
+        since_s_[replicas][slot] = static_cast<uint32_t>(clock_s);
       }
     }
   }
@@ -96,6 +96,8 @@ bool Repair::Restore() {
       if (Outdated() || !Pause(kLookUs)) return false;
     }
   }
+  progress_.pieces = 0;  // also of a table that came in between
+  node_->SetRepair(progress_);
   return true;
 }
 

@@ -65,7 +65,7 @@ class Repair {
   std::vector<ReplicaPlaces> before_;
   // By number of copies and slot: when this node got the place, by the owner's clock; 0: with its first
   // table.
-  std::array<std::vector<uint64_t>, kReplicasMax + 1> since_s_;
+  std::array<std::vector<uint32_t>, kReplicasMax + 1> since_s_;
   Pace pace_;
   Courier courier_;
 

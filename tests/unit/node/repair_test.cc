@@ -172,6 +172,22 @@ TEST(Repair, APlaceThatHeardARemoveTakesTheBlockFromNobody) {
   EXPECT_EQ(copies.HeldBy(1, hashes), 0u);
 }
 
+TEST(Repair, ATableThatTakesTheGainBackLeavesNothingToRestore) {
+  Copies copies;
+  (void)copies.Put(1, 60);
+  copies.Lose(2);
+  for (NodeRecord& node : copies.table.nodes)
+    node.incarnation += node.id == "c" ? 1 : 0;  // that nobody has met
+  ++copies.table.epoch;
+  copies.nodes[0]->node->SetTable(copies.table);
+  ASSERT_TRUE(copies.Until([&] { return copies.Progress(0).pieces != 0; }));
+  copies.table.nodes.erase(copies.table.nodes.begin() + 1,
+                           copies.table.nodes.end());  // a alone: nowhere to put
+  ++copies.table.epoch;
+  copies.nodes[0]->node->SetTable(copies.table);
+  EXPECT_TRUE(copies.Until([&] { return copies.Progress(0).pieces == 0; }));
+}
+
 // It heard of no remove since: what it has may be gone everywhere else.
 TEST(Repair, ANodeThatLostAPlaceRestoresNothingOfIt) {
   Copies copies;
