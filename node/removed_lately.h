@@ -3,6 +3,7 @@
 // as long. Pure.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <unordered_set>
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Holds the rules that a compiler can't: who may include whom, sizes, dead files, disabled tests, links.
 
-    tests/tidy.py                     check the tree; one finding a line, exit 1 when there is one
-    tests/tidy.py --build build/dev   also compile each header alone that no source includes first
+    tests/tidy.py                     check the tree; one finding a line, exit 1 when there is one. With a
+                                      configured build/release or build/dev, also compile each header alone
+                                      that no source includes first
+    tests/tidy.py --build FOLDER      the same, with the include paths of this build folder
     tests/tidy.py --self-test         plant one of each fault in a scratch tree and see that it is found
 
 Standard library only. A check is a generator of findings with a docstring that says what it wants.
@@ -414,12 +416,14 @@ def self_test():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", default=pathlib.Path(__file__).resolve().parent.parent)
-    parser.add_argument("--build", help="a configured build folder: compile headers alone too")
+    parser.add_argument("--build", help="the configured build folder with which headers are compiled alone")
     parser.add_argument("--self-test", action="store_true")
     arguments = parser.parse_args()
     if arguments.self_test:
         return 1 if self_test() else 0
-    findings = run_checks(arguments.root, arguments.build)
+    configured = (folder for name in ("release", "dev") if
+                  (folder := pathlib.Path(arguments.root) / "build" / name / "compile_commands.json").exists())
+    findings = run_checks(arguments.root, arguments.build or next((at.parent for at in configured), None))
     for lines in findings.values():
         for line in lines:
             print(line)
