@@ -170,6 +170,8 @@ class Player {
     } else if (worker == &prefill_) {
       const size_t id = object.at("id").get<size_t>();
       ++totals_.prefilled;
+      // Should decode have died, reading from it says so.
+      (void)decode_.Send(json{{"prefilled", id}}.dump() + "\n");
       totals_.blocks += requests_[id].blocks.size();
       totals_.ideal_hit_blocks += ideal_.hits[id];
       totals_.hit_blocks += object.at("hit").get<uint64_t>();

@@ -15,12 +15,14 @@ namespace {
 using bench::NowUs;
 
 constexpr uint64_t kWaitUs = 10'000'000;
+constexpr uint64_t kLookUs = 250'000;     // how often it looks up from one wait
+constexpr uint64_t kLastLookUs = 50'000;  // prefill is done: nothing more will come
 constexpr std::byte kUntouched{0xa5};
 
 class Decode {
  public:
-  Decode(const WorkerOptions& options, Larder* larder, Buffer* memory)
-      : options_(options), larder_(*larder), memory_(*memory) {}
+  Decode(const WorkerOptions& options, Larder* larder, Buffer* memory, Jobs* jobs)
+      : options_(options), larder_(*larder), memory_(*memory), jobs_(*jobs) {}
 
   nlohmann::json Serve(const Job& job) {
     counts_ = {};
@@ -54,10 +56,24 @@ class Decode {
     return peers;
   }
 
+  // Until all are there, or prefill is done: what is missing then has left again (a disk fell behind) and
+  // would have to be computed.
+  void Await(uint64_t id, std::span<const ChainHash> chain) {
+    const uint64_t end_us = NowUs() + kWaitUs;
+    bool prefilled = false;
+    while (!prefilled && NowUs() < end_us) {
+      prefilled = jobs_.IsPrefilled(id);
+      const WaitRequest request{.chain = chain};
+      const uint64_t deadline_us = prefilled ? kLastLookUs : kLookUs;
+      if (larder_.client->Wait(larder_.name_space, request, {.deadline_us = deadline_us}) == chain.size())
+        return;
+    }
+  }
+
   void ServeBatch(const Job& job, size_t begin, size_t end) {
     const uint64_t start_us = NowUs();
     const std::span<const ChainHash> chain = std::span(job.chain).subspan(begin, end - begin);
-    (void)larder_.client->Wait(larder_.name_space, {.chain = chain}, {.deadline_us = kWaitUs});
+    Await(job.id, chain);
     const uint64_t there_us = NowUs();
     std::vector<GetItem> items(chain.size());
     for (size_t i = 0; i < items.size(); ++i) {
@@ -87,6 +103,7 @@ class Decode {
   const WorkerOptions& options_;
   Larder& larder_;
   Buffer& memory_;
+  Jobs& jobs_;
   Counts counts_;
 };
 
@@ -103,8 +120,9 @@ int RunDecode(const WorkerOptions& options) {
     std::cerr << "larder-demo decode: " << memory.status().ToString() << "\n";
     return 1;
   }
-  Decode decode(options, &larder.value(), memory.value().get());
-  for (Job job; NextJob(options, &job);) std::cout << decode.Serve(job).dump() << std::endl;
+  Jobs jobs(options);
+  Decode decode(options, &larder.value(), memory.value().get(), &jobs);
+  for (Job job; jobs.Next(&job);) std::cout << decode.Serve(job).dump() << std::endl;
   return 0;
 }
 

@@ -140,6 +140,19 @@ class Demo(unittest.TestCase):
         self.assertGreater(out["blocks_missed"], 0)
         self.assertGreater(out["blocks_pulled"], 0)
 
+    def test_decode_does_not_wait_for_what_prefill_put_and_a_node_dropped(self):
+        decode = subprocess.Popen([BIN / "larder-demo", "decode", "--nodes", ",".join(self.addresses), "--transport",
+                                   "auto", "--block-bytes", "65536", "--seed", "1"], text=True,
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        with decode:
+            self.assertEqual(json.loads(decode.stdout.readline()), {"ready": True})
+            decode.stdin.write('{"id": 0, "blocks": [1, 2]}\n{"prefilled": 0}\n')
+            decode.stdin.flush()
+            result = json.loads(decode.stdout.readline())
+            decode.stdin.close()
+        self.assertEqual((result["pulled"], result["missed"]), (0, {"never-stored": 2}))
+        self.assertLess(result["wait_us"], 9_000_000, "it waited to the end of its patience")
+
     def test_interrupt_leaves_nothing(self):
         player = subprocess.Popen(self.command("--speed", "1"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                   text=True)

@@ -89,7 +89,8 @@ int RunPrefill(const WorkerOptions& options) {
     return 1;
   }
   Prefill prefill(options, &larder.value(), memory.value().get());
-  for (Job job; NextJob(options, &job);) std::cout << prefill.Serve(job).dump() << std::endl;
+  Jobs jobs(options);
+  for (Job job; jobs.Next(&job);) std::cout << prefill.Serve(job).dump() << std::endl;
   return 0;
 }
 

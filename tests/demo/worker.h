@@ -9,12 +9,14 @@
 //             out  {"id": 7, "pulled": 3, "bytes": .., "tiers": {"ram": 2, "ssd": 1}, "missed": {"evicted":
 //             1},
 //                   "wrong_bytes": 0, "wait_us": .., "pull_us": [one number a batch], "peers": {"shm": 3}}
+//             in   {"prefilled": 7}, at any time: all that prefill puts of request 7 has been put
 //
 // The first line out is {"ready": true}. They end when standard input does, and leave signals of the terminal
 // to the coordinator.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -48,7 +50,25 @@ struct Job {
   std::vector<uint64_t> blocks;
   std::vector<ChainHash> chain;
 };
-// False at the end of the input.
-bool NextJob(const WorkerOptions& options, Job* job);
+
+// What the coordinator writes to standard input.
+class Jobs {
+ public:
+  explicit Jobs(const WorkerOptions& options) : options_(options) {}
+  // Waits for the next one; false at the end of the input.
+  bool Next(Job* job);
+  // Whether the coordinator has said so by now.
+  bool IsPrefilled(uint64_t id);
+
+ private:
+  // Takes in what is there, after at most timeout_ms (-1: however long); false at the end of the input.
+  bool Read(int timeout_ms);
+  void Take(const std::string& line);
+
+  const WorkerOptions& options_;
+  std::string text_;
+  std::deque<Job> jobs_;
+  uint64_t prefilled_ = 0;  // requests, in order
+};
 
 }  // namespace larder::demo
