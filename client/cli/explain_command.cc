@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Arguments {
+struct ExplainArguments {
   std::shared_ptr<NamespaceFlags> name_space;
   std::vector<std::string> hashes;
   std::string file;
@@ -90,7 +90,7 @@ void Print(const std::string& hash, const BlockStory& answer) {
   }
 }
 
-int Explain(const Globals& globals, Arguments arguments) {
+int Explain(const Globals& globals, ExplainArguments arguments) {
   NamedBlocks blocks;
   if (const int failed =
           FindBlocks(globals, *arguments.name_space, arguments.file, &arguments.hashes, &blocks)) {
@@ -130,7 +130,7 @@ int Explain(const Globals& globals, Arguments arguments) {
 
 void AddExplain(CLI::App* app, Run* run) {
   CLI::App* command = app->add_subcommand("explain", "where blocks are, or why they are not");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ExplainArguments>();
   arguments->name_space = AddNamespaceFlags(command);
   command->add_option("hash", arguments->hashes,
                       "a block's chain hash, or those of a chain; 64 hex digits each");

@@ -18,7 +18,7 @@ using nlohmann::ordered_json;
 
 constexpr size_t kBatchChunks = 16;
 
-struct Arguments {
+struct FileArguments {
   std::shared_ptr<NamespaceFlags> name_space;
   std::string path, name, hash, out, bytes;
 };
@@ -37,7 +37,7 @@ Result<File> OpenFile(const std::string& path, bool write) {
   return file;
 }
 
-Result<ChainHash> KeyOf(const Arguments& arguments, const std::string& name) {
+Result<ChainHash> KeyOf(const FileArguments& arguments, const std::string& name) {
   if (arguments.hash.empty()) return FileKey(name);
   ChainHash key;
   const Status status = FromHex(arguments.hash, &key.bytes);
@@ -172,7 +172,7 @@ int Say(const Globals& globals, std::FILE* to, const char* did, const ChainHash&
   return kExitOk;
 }
 
-int Put(const Globals& globals, const Arguments& arguments) {
+int Put(const Globals& globals, const FileArguments& arguments) {
   const size_t slash = arguments.path.rfind('/');
   const std::string name = !arguments.name.empty()      ? arguments.name
                            : slash == std::string::npos ? arguments.path
@@ -197,7 +197,7 @@ int Put(const Globals& globals, const Arguments& arguments) {
              {{"blocks", index.chunks() + 1}, {"stored", stored}});
 }
 
-int Get(const Globals& globals, const Arguments& arguments) {
+int Get(const Globals& globals, const FileArguments& arguments) {
   if (arguments.name.empty() == arguments.hash.empty())
     return Fail(Invalid("get wants a name or --hash"), kExitUsage);
   uint64_t raw_bytes = 0;
@@ -243,7 +243,7 @@ int Get(const Globals& globals, const Arguments& arguments) {
 
 void AddPut(CLI::App* app, Run* run) {
   CLI::App* command = app->add_subcommand("put", "store a file as blocks");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<FileArguments>();
   arguments->name_space = AddNamespaceFlags(command);
   command->add_option("file", arguments->path, "file to store; - reads standard input")->required();
   command->add_option("--name", arguments->name, "store it by this name; default: the file's own");
@@ -254,7 +254,7 @@ void AddPut(CLI::App* app, Run* run) {
 
 void AddGet(CLI::App* app, Run* run) {
   CLI::App* command = app->add_subcommand("get", "read a file that put stored, or one block, and verify it");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<FileArguments>();
   arguments->name_space = AddNamespaceFlags(command);
   command->add_option("name", arguments->name, "the file's name");
   command->add_option("--hash", arguments->hash, "its chain hash instead");

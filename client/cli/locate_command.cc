@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Arguments {
+struct LocateArguments {
   std::shared_ptr<NamespaceFlags> name_space;
   std::string hash;
   uint32_t group = 0;
@@ -31,7 +31,8 @@ uint64_t BytesOf(const BlockStory& story) {
   return bytes;
 }
 
-void PrintJson(const NamedBlocks& blocks, const Arguments& arguments, const std::vector<Place>& places) {
+void PrintJson(const NamedBlocks& blocks, const LocateArguments& arguments,
+               const std::vector<Place>& places) {
   ordered_json nodes = ordered_json::array();
   for (const auto& [story, rank] : places) {
     ordered_json node = {{"id", story.node}, {"rank", rank}, {"payload_bytes", BytesOf(story)}};
@@ -58,7 +59,7 @@ void PrintText(const NamedBlocks& blocks, const std::vector<Place>& places) {
   std::fputs(text.Text().c_str(), stdout);
 }
 
-int Locate(const Globals& globals, const Arguments& arguments) {
+int Locate(const Globals& globals, const LocateArguments& arguments) {
   std::vector<std::string> words = {arguments.hash};
   NamedBlocks blocks;
   if (const int failed = FindBlocks(globals, *arguments.name_space, "", &words, &blocks)) return failed;
@@ -89,7 +90,7 @@ int Locate(const Globals& globals, const Arguments& arguments) {
 
 void AddLocate(CLI::App* app, Run* run) {
   CLI::App* command = app->add_subcommand("locate", "the order of a block's homes, and who has it");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<LocateArguments>();
   arguments->name_space = AddNamespaceFlags(command);
   command->add_option("hash", arguments->hash, "its chain hash, 64 hex digits")->required();
   command->add_option("--group", arguments->group, "group of the engine's cache")

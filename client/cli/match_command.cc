@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Arguments {
+struct MatchArguments {
   std::shared_ptr<NamespaceFlags> name_space;
   std::vector<std::string> hashes;
   std::string file;
@@ -35,7 +35,8 @@ Status ReadHashes(std::istream& in, std::vector<std::string>* out) {
   return Status::Ok();
 }
 
-Status ParseArguments(Arguments* arguments, std::vector<ChainHash>* chain, std::vector<GroupSpec>* groups) {
+Status ParseArguments(MatchArguments* arguments, std::vector<ChainHash>* chain,
+                      std::vector<GroupSpec>* groups) {
   LARDER_RETURN_IF_ERROR(ReadChain(&arguments->hashes, arguments->file, chain));
   if (arguments->windows.size() > arguments->groups.size()) return Invalid("more --window than --group");
   for (size_t i = 0; i < arguments->groups.size(); i++) {
@@ -45,7 +46,7 @@ Status ParseArguments(Arguments* arguments, std::vector<ChainHash>* chain, std::
   return Status::Ok();
 }
 
-int Match(const Globals& globals, Arguments arguments) {
+int Match(const Globals& globals, MatchArguments arguments) {
   if (!arguments.node.empty()) {
     return MatchAtNode(globals, {arguments.name_space, std::move(arguments.hashes), arguments.file,
                                  arguments.groups, arguments.node});
@@ -121,7 +122,7 @@ Status ReadChain(std::vector<std::string>* words, const std::string& file, std::
 
 void AddMatch(CLI::App* app, Run* run) {
   CLI::App* command = app->add_subcommand("match", "which blocks of a chain are there");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<MatchArguments>();
   arguments->name_space = AddNamespaceFlags(command);
   command->add_option("hash", arguments->hashes, "chain hashes in order, 64 hex digits each");
   command->add_option("--hashes", arguments->file, "file of hashes, by white space; - reads standard input");

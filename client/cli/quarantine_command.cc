@@ -17,7 +17,7 @@ namespace {
 namespace api = larder::control::v1;
 using nlohmann::ordered_json;
 
-struct Arguments {
+struct QuarantineArguments {
   std::string writer, since;
   bool transitive = false;
 };
@@ -121,7 +121,7 @@ int OnEveryNode(const Globals& globals, const Question& question) {
   return good ? kExitOk : kExitFailed;
 }
 
-int Add(const Globals& globals, const Arguments& arguments) {
+int Add(const Globals& globals, const QuarantineArguments& arguments) {
   if (arguments.writer.empty() || arguments.since.empty())
     return Fail(Invalid("quarantine wants --writer and --since, or one of list and lift"), kExitUsage);
   const Result<uint64_t> since_ms = SinceMs(arguments.since);
@@ -159,7 +159,7 @@ int Bypass(const Globals& globals, bool on) {
 
 void AddQuarantine(CLI::App* app, Run* run) {
   CLI::App* command = app->add_subcommand("quarantine", "no node serves what a writer wrote from a time on");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<QuarantineArguments>();
   command->add_option("--writer", arguments->writer, "credential's name, its 64 hex digits, or anonymous");
   command->add_option(
       "--since", arguments->since,

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Arguments {
+struct SizingArguments {
   std::string config, model, compare, dtype, memory;
   SizingRequest request;
   bool list = false;
@@ -73,8 +73,8 @@ double OneDecimal(double value) {
   return static_cast<double>(static_cast<int64_t>(value * 10 + (value < 0 ? -.5 : .5))) / 10;
 }
 
-void PrintJson(const ModelShape& shape, const Sizing& s, const Arguments& arguments,
-               const Comparison* compared) {
+void PrintSizingJson(const ModelShape& shape, const Sizing& s, const SizingArguments& arguments,
+                     const Comparison* compared) {
   ordered_json out = {{"model", shape.name},
                       {"attention", AttentionName(shape.attention)},
                       {"shape", shape.Describe()},
@@ -113,8 +113,8 @@ void PrintJson(const ModelShape& shape, const Sizing& s, const Arguments& argume
   std::printf("%s\n", out.dump().c_str());
 }
 
-void PrintText(const ModelShape& shape, const Sizing& s, const Arguments& arguments,
-               const Comparison* compared) {
+void PrintSizing(const ModelShape& shape, const Sizing& s, const SizingArguments& arguments,
+                 const Comparison* compared) {
   const SizingRequest& r = arguments.request;
   std::printf("%s (%s): %s, %u bits an element%s\n", shape.name.c_str(),
               std::string(AttentionName(shape.attention)).c_str(), shape.Describe().c_str(), s.bits,
@@ -172,7 +172,7 @@ int List(bool json) {
   return kExitOk;
 }
 
-int Execute(const Globals& globals, Arguments arguments) {
+int ShowSizing(const Globals& globals, SizingArguments arguments) {
   if (arguments.list) return List(globals.json());
   if (arguments.config.empty() == arguments.model.empty()) {
     return Fail(Invalid("sizing wants either --config FILE (a model's config.json) or a model's name"),
@@ -202,7 +202,7 @@ int Execute(const Globals& globals, Arguments arguments) {
     comparison = std::move(compared).value();
   }
   const Comparison* compared = arguments.compare.empty() ? nullptr : &comparison;
-  (globals.json() ? PrintJson : PrintText)(shape.value(), sizing.value(), arguments, compared);
+  (globals.json() ? PrintSizingJson : PrintSizing)(shape.value(), sizing.value(), arguments, compared);
   return kExitOk;
 }
 
@@ -211,7 +211,7 @@ int Execute(const Globals& globals, Arguments arguments) {
 void AddSizing(CLI::App* app, Run* run) {
   CLI::App* command =
       app->add_subcommand("sizing", "bytes a token, a block and a context of a model; how many fit");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<SizingArguments>();
   command->add_option("name", arguments->model, "a model that is known by name, like llama-3-70b");
   command->add_option("--model", arguments->model, "the same");
   command->add_option("--config", arguments->config, "the model's own config.json (Hugging Face)");
@@ -226,7 +226,7 @@ void AddSizing(CLI::App* app, Run* run) {
   command->add_option("--compare", arguments->compare, "another model's name or config.json");
   command->add_flag("--list", arguments->list, "the models known by name");
   command->callback([arguments, run] {
-    *run = [arguments](const Globals& globals) { return Execute(globals, *arguments); };
+    *run = [arguments](const Globals& globals) { return ShowSizing(globals, *arguments); };
   });
 }
 
