@@ -17,7 +17,7 @@
 
 namespace larder::client {
 
-inline constexpr uint64_t kChunkBytesMin = 1024 * 1024;
+inline constexpr uint64_t kChunkBytesMin = 512 * 1024;
 inline constexpr uint64_t kChunkBytesMax = 4ull << 20;
 inline constexpr uint64_t kLinkWindowBytes = 8ull << 20;  // more than two calls a link only within this
 inline constexpr uint32_t kPutBlocksMax = 256;            // tickets of one Reserve

@@ -47,6 +47,7 @@ void SetBuffers(int fd) {
   setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);  // as transport/tcp does within a host
 }
 
 namespace {
