@@ -18,8 +18,15 @@ Repair::Repair(Node* node, const RepairOptions& options)
       options_(options),
       self_(node->info().record.id),
       pace_(options.bytes_per_second),
-      courier_(node, options.credentials, "restores: " + self_, kFeatureRestores),
-      thread_([this] { Follow(); }) {}
+      courier_(node, options.credentials, "restores: " + self_, kFeatureRestores) {
+  // Here and not in the thread: it may begin to run after the next table has come.
+  const NodeTable table = node->info().table;
+  epoch_ = table.epoch;
+  now_ = ReplicaPlaces(table);
+  before_ = {now_};
+  for (uint32_t replicas = 2; replicas <= kReplicasMax; ++replicas) since_s_[replicas].assign(kSlots, 0);
+  thread_ = std::thread([this] { Follow(); });
+}
 
 Repair::~Repair() {
   {
@@ -43,11 +50,6 @@ bool Repair::Pause(uint64_t us) {
 }
 
 void Repair::Follow() {
-  NodeTable table = node_->info().table;
-  epoch_ = table.epoch;
-  now_ = ReplicaPlaces(table);
-  before_ = {now_};
-  for (uint32_t replicas = 2; replicas <= kReplicasMax; ++replicas) since_s_[replicas].assign(kSlots, 0);
   Status started = courier_.Start();
   for (bool restored = true; Pause(kLookUs);) {
     if (!started.ok()) started = courier_.Start();
