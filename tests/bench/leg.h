@@ -73,6 +73,7 @@ std::string SizeName(uint64_t bytes);  // "64KiB", "1MiB"
 std::vector<std::unique_ptr<Group>> ReferenceGroups();  // reference_group.cc
 std::vector<std::unique_ptr<Group>> BlockGroups();      // block_group.cc: gets and puts
 std::vector<std::unique_ptr<Group>> MatchGroups();      // match_group.cc
+std::vector<std::unique_ptr<Group>> FleetGroups();      // fleet_group.cc: a match over many homes
 std::vector<std::unique_ptr<Group>> SsdGroups();        // ssd_group.cc
 std::vector<std::unique_ptr<Group>> TiersGroups();      // tiers_group.cc
 std::vector<std::unique_ptr<Group>> RecoverGroups();    // recover_group.cc
@@ -80,5 +81,7 @@ std::vector<std::unique_ptr<Group>> SpaceGroups();      // space_group.cc: metad
 
 // What `load` does: gets from the node at `address` as fast as it can, until it is ended.
 int RunLoad(const std::string& address);
+// What `fleet` does: nodes in one process for FleetGroups, until it is ended.
+int RunFleet();
 
 }  // namespace larder::bench

@@ -115,9 +115,9 @@ void PrintRow(const LegResult& result) {
 
 std::vector<std::unique_ptr<Group>> AllGroups() {
   std::vector<std::unique_ptr<Group>> groups;
-  for (auto make : {larder::bench::BlockGroups, larder::bench::MatchGroups, larder::bench::SpaceGroups,
-                    larder::bench::SsdGroups, larder::bench::RecoverGroups, larder::bench::TiersGroups,
-                    larder::bench::ReferenceGroups}) {
+  for (auto make : {larder::bench::BlockGroups, larder::bench::MatchGroups, larder::bench::FleetGroups,
+                    larder::bench::SpaceGroups, larder::bench::SsdGroups, larder::bench::RecoverGroups,
+                    larder::bench::TiersGroups, larder::bench::ReferenceGroups}) {
     for (auto& group : make()) groups.push_back(std::move(group));
   }
   return groups;
@@ -180,9 +180,10 @@ void AddOptions(CLI::App* app, Choice* choice, Options* options, uint64_t* worki
          "canonical: get and put at three sizes over tcp and shm; match; metadata; payload-share; "
          "ssd: the SSD tier beside its disk, in the working directory; tiers: what a busy one costs others; "
          "recover: restarts; "
-         "reference: the limits alone; all; load: get from --address until ended")
+         "reference: the limits alone; all; load: get from --address until ended; fleet: 64 doubles of nodes "
+         "until ended")
       ->check(CLI::IsMember({"canonical", "match", "metadata", "payload-share", "ssd", "tiers", "recover",
-                             "reference", "all", "load"}))
+                             "reference", "all", "load", "fleet"}))
       ->capture_default_str();
   app->add_flag("--list", choice->list,
                 "print the names of all legs (of those that --only or the mode chooses)");
@@ -225,6 +226,7 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   if (choice.mode == "load") return larder::bench::RunLoad(choice.address);
+  if (choice.mode == "fleet") return larder::bench::RunFleet();
   options.working_set_bytes = working_set_mib << 20;
   options.quiet = isatty(STDERR_FILENO) == 0;
   // Nodes are ended and their folders removed on the way out.
