@@ -109,23 +109,27 @@ Result<std::unique_ptr<Membership>> ClusterLink::OpenDns() {
   return std::unique_ptr<Membership>(std::move(opened).value());
 }
 
-Status ClusterLink::Join(Node* node, const std::function<bool()>& stop) {
+Status ClusterLink::Join(Node* node, const std::function<bool()>& stop,
+                         std::function<void(const HeardRules&)> on_heard) {
   if (config_.membership == "static") return Status::Ok();
   node_ = node;
+  on_heard_ = std::move(on_heard);
   auto opened = config_.membership == "etcd" ? OpenEtcd() : OpenDns();
   if (!opened.ok()) return opened.status();
   {
     const std::lock_guard lock(mutex_);
     membership_ = std::move(opened).value();
   }
+  membership_->SetOnBack([this](const NodeTable& others, bool placeless) { OnBack(others, placeless); });
   const NodeRecord self = node->info().record;
   for (uint64_t step = 0;; ++step) {
     const Status joined = membership_->Join(self, kStepUs);
     const bool enough = !known_.nodes.empty() && step >= kKnownStepsMax;
     if (joined.code() == Code::kInvalid || joined.code() == Code::kDenied) return Invalid(joined.text());
     if (joined.ok() || enough) {
-      heard_ = HearRules(node, token_, kHearRulesUs);
+      Hear(node->info().table, kHearRulesUs);
       node->Accept();
+      accepted_ = true;
       return Status::Ok();
     }
     if (stop()) return {Code::kCancelled, "told to stop before the cluster answered: " + joined.text()};
@@ -143,10 +147,20 @@ void ClusterLink::NoteKept(const Status& kept) {
 }
 
 void ClusterLink::OnTable(const NodeTable& table) {
-  // The first one is how the cluster looks with this node.
-  const bool came_new = !std::exchange(followed_, true) && membership()->status().came_new;
-  node_->SetTable(table, came_new);
-  if (folder_) NoteKept(folder_->Keep(table));
+  node_->SetTable(table);
+  const Status kept = node_->places_kept();
+  NoteKept(kept.ok() && folder_ ? folder_->Keep(table) : kept);
+}
+
+// While it was gone others were home to what this node holds, and things were ruled out.
+void ClusterLink::OnBack(const NodeTable& others, bool placeless) {
+  if (placeless) node_->LosePlaces();
+  // At the start that comes before the first client. A lease goes on meanwhile.
+  if (accepted_) Hear(others, std::min(kHearRulesUs, config_.lease / 3));
+}
+
+void ClusterLink::Hear(const NodeTable& table, uint64_t timeout_us) {
+  on_heard_(HearRules(node_, table, token_, timeout_us));
 }
 
 void ClusterLink::Drain() {

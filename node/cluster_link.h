@@ -2,6 +2,7 @@
 // static membership there is nothing to keep going.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -32,8 +33,9 @@ class ClusterLink {
   // away, without it waits at its door until it knows the cluster.
   Status Prepare(NodeOptions* options);
   // Joins, hears from the others what was ruled out meanwhile, and lets the clients in. Ends early,
-  // kCancelled, when `stop` says so.
-  Status Join(Node* node, const std::function<bool()>& stop);
+  // kCancelled, when `stop` says so. `on_heard` is told what was heard, now and whenever this node was gone
+  // for a while, on any thread.
+  Status Join(Node* node, const std::function<bool()>& stop, std::function<void(const HeardRules&)> on_heard);
   // Puts go elsewhere from now on.
   void Drain();
   // The node counts as alive no longer; the place stays for the grace.
@@ -43,7 +45,6 @@ class ClusterLink {
   std::optional<MembershipStatus> status() const;  // none: static
   // What another node asks, where membership is dns. kUnsupported where it is not.
   Status AnswerExchange(const control::v1::ExchangeRequest& request, control::v1::ExchangeResponse* response);
-  const HeardRules& heard() const { return heard_; }  // once joined
   // Why the last table could not be kept on disk; empty: it was.
   std::string keep_error() const;
 
@@ -53,6 +54,8 @@ class ClusterLink {
   Result<std::unique_ptr<Membership>> OpenDns();
   Membership* membership() const;
   void OnTable(const NodeTable& table);
+  void OnBack(const NodeTable& others, bool placeless);
+  void Hear(const NodeTable& table, uint64_t timeout_us);
   void NoteKept(const Status& kept);
 
   const Config config_;
@@ -61,8 +64,8 @@ class ClusterLink {
   std::optional<StateFolder> folder_;
   NodeTable known_;
   Node* node_ = nullptr;
-  HeardRules heard_;
-  bool followed_ = false;     // a table of this life; the membership's thread
+  std::function<void(const HeardRules&)> on_heard_;
+  std::atomic<bool> accepted_{false};
   mutable std::mutex mutex_;  // guards the next block
   std::string keep_error_;
   std::unique_ptr<Membership> membership_;  // made once

@@ -45,11 +45,13 @@ add_library(larder_node_core STATIC
   ${CMAKE_CURRENT_LIST_DIR}/owner_get.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_match.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_pieces.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_places.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_put.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_report.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_scrub.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_spill.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_wait.cc
+  ${CMAKE_CURRENT_LIST_DIR}/place_times.cc
   ${CMAKE_CURRENT_LIST_DIR}/replica_places.cc
   ${CMAKE_CURRENT_LIST_DIR}/tenants.cc
   ${CMAKE_CURRENT_LIST_DIR}/waits.cc

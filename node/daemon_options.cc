@@ -38,6 +38,8 @@ NodeOptions NodeOptionsOf(const LoadedConfig& loaded, const std::string& shm_pat
                               : !config.ssd.empty()     ? config.ssd[0]
                                                         : std::string();
   if (!kept_in.empty()) out.quarantine_path = kept_in + "/quarantine";
+  // Memory is empty after a restart.
+  if (!config.ssd.empty() && config.membership != "static") out.places_path = config.ssd[0] + "/places";
   out.owner.events_max = count(config.events_max);
   out.owner.reader_memory_entries = count(config.reader_memory_entries);
   out.node_id = config.node_id;

@@ -26,7 +26,7 @@ HandOver::HandOver(Node* node, const HandOverOptions& options)
     : node_(node),
       options_(options),
       pace_(options.bytes_per_second),
-      courier_(node, options.credentials, "leaving: " + node->info().record.id),
+      courier_(node, options.credentials, "leaving: " + node->info().record.id, kFeatureHandsOver),
       thread_([this] { Give(); }) {}
 
 HandOver::~HandOver() {

@@ -40,12 +40,12 @@ std::vector<api::QuarantineState> AskAll(const std::vector<std::string>& address
 
 }  // namespace
 
-HeardRules HearRules(Node* node, const std::string& token, uint64_t timeout_us) {
+HeardRules HearRules(Node* node, const NodeTable& table, const std::string& token, uint64_t timeout_us) {
   HeardRules out;
-  const NodeInfo info = node->info();
+  const std::string self = node->info().record.id;
   std::vector<std::string> addresses;
-  for (const NodeRecord& record : info.table.nodes) {
-    if (record.id == info.record.id || record.state == NodeState::kAway) continue;
+  for (const NodeRecord& record : table.nodes) {
+    if (record.id == self || record.state == NodeState::kAway) continue;
     if (!record.control_address.empty()) addresses.push_back(record.control_address);
   }
   out.asked = addresses.size();

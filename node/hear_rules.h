@@ -13,9 +13,9 @@ struct HeardRules {
   Status status;                   // why one that was heard does not hold here
 };
 
-// Asks the members of the node's table that are not away, all at the same time, for `timeout_us` at most, and
+// Asks the members of the table that are not away, all at the same time, for `timeout_us` at most, and
 // rules out here what is ruled out anywhere; bypass too. What was lifted meanwhile holds here until it is
 // lifted here.
-HeardRules HearRules(Node* node, const std::string& token, uint64_t timeout_us);
+HeardRules HearRules(Node* node, const NodeTable& table, const std::string& token, uint64_t timeout_us);
 
 }  // namespace larder::node

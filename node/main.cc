@@ -171,8 +171,7 @@ struct Daemon {
     endpoints.SetCluster(cluster.get());
     const timespec at_once{};
     LARDER_RETURN_IF_ERROR(
-        cluster->Join(node.get(), [&] { return sigtimedwait(&signals, nullptr, &at_once) > 0; }));
-    TellHeard(cluster->heard());
+        cluster->Join(node.get(), [&] { return sigtimedwait(&signals, nullptr, &at_once) > 0; }, TellHeard));
     const bool copies = std::any_of(loaded.tenants.begin(), loaded.tenants.end(),
                                     [](const TenantLimits& tenant) { return tenant.replicas > 1; });
     if (config.membership != "static" && copies) {

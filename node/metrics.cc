@@ -44,7 +44,7 @@ void EmitMisses(In in, Sink& out) {
   for (int i = 64; i < 256; i++) {
     const auto reason = static_cast<Presence>(i);
     const bool known =
-        reason >= Presence::kWriting && reason <= Presence::kOverQuota && reason != Presence::kUnreachable;
+        reason >= Presence::kWriting && reason <= Presence::kPlaceLost && reason != Presence::kUnreachable;
     if (known) out.Add(in.owner.miss_by_reason[i], {{"reason", std::string(PresenceName(reason))}});
   }
 }
@@ -284,6 +284,10 @@ constexpr Metric kMetrics[] = {
     {{"larder_quarantined_pieces_total", "", "Pieces dropped because a quarantine rules out their writer.",
       kCounter},
      OWNER(quarantined)},
+    {{"larder_place_lost_pieces_total", "",
+      "Pieces dropped because this node was not their home for a while and may have missed their removal.",
+      kCounter},
+     OWNER(place_lost)},
     {{"larder_quarantine_rules", "", "Writers whose blocks are ruled out.", kGauge}, OWNER(quarantine_rules)},
     {{"larder_readers_forgotten_total", "", "Notes of who read what that gave way to newer ones.", kCounter},
      OWNER(readers_forgotten)},

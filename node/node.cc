@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -59,6 +62,8 @@ struct Node::Impl final : OwnerPort, transport::Acceptor {
   Result<std::unique_ptr<ssd::SsdTier>> OpenSsd();
   Status AddTransport(const char* name, const std::string& address, std::string* bound);
   void FollowMoves(const NodeTable& before, const NodeTable& after);
+  void RestorePlaces();
+  void KeepPlaces(const PlaceTimes& places);
   void Stop();
 
   // OwnerPort
@@ -87,11 +92,13 @@ struct Node::Impl final : OwnerPort, transport::Acceptor {
   uint64_t started_us = 0;
   mutable std::mutex table_mutex;
   NodeTable table;
-  std::mutex moved_mutex;
+  std::mutex follow_mutex;   // one change of the table or of this node's places at a time; guards the next block
+  bool was_without = false;  // the cluster was without this node, until the next table
   uint64_t moved_us = 0;
   MovedSlots moved;
   std::atomic<bool> brings_home{false};
-  mutable std::mutex told_mutex;  // guards the next three
+  mutable std::mutex told_mutex;  // guards the next block
+  Status places_kept;
   HandOverProgress hand_over;
   RepairProgress repair;
   KvEventStats kv_events;
@@ -144,6 +151,7 @@ Status Node::Impl::Start() {
   owner =
       std::make_unique<OwnerThread>(owner_options, slabs.get(), background.get(), std::move(tier).value());
   owner->Call([&](Owner& state) { state.SetQuarantine(std::move(rules).value()); });
+  RestorePlaces();
   disk_listener = owner.get();
   // Once now, and waited for: a namespace that opens must find what a clear before the restart said.
   owner->Call([](Owner& state) { state.OnDisk(transport::NowUs(), UnixMs()); });
@@ -445,7 +453,6 @@ void Node::Accept() {
 // Comes before the clients hear of the table.
 void Node::Impl::FollowMoves(const NodeTable& before, const NodeTable& after) {
   if (!brings_home) return;
-  const std::lock_guard lock(moved_mutex);
   // What was removed is only remembered for so long.
   const uint64_t now_us = transport::NowUs();
   if (now_us - moved_us > Homecoming::kRememberUs) moved = {};
@@ -454,16 +461,59 @@ void Node::Impl::FollowMoves(const NodeTable& before, const NodeTable& after) {
   owner->Call([this](Owner& state) { state.SetMoved(moved, moved_us); });
 }
 
-void Node::SetTable(const NodeTable& table, bool came_new) {
-  NodeTable before, after;
+// Nobody hears of a table before what it gives back is cleaned.
+void Node::SetTable(const NodeTable& table) {
+  const std::lock_guard follow(impl_->follow_mutex);
+  const NodeTable after = TableWith(table, impl_->record);
+  if (table.epoch <= table_epoch()) return;
+  SlotSets held = PlaceTimes::Under(after, impl_->record.id);
+  std::optional<PlaceTimes> places;
+  impl_->owner->Call([&](Owner& owner) {
+    places = owner.FollowPlaces(std::move(held), transport::NowUs(), UnixMs());
+  });
+  if (places) impl_->KeepPlaces(*places);
+  NodeTable before;
   {
     const std::lock_guard lock(impl_->table_mutex);
-    if (table.epoch <= impl_->table.epoch) return;
-    before = std::move(impl_->table);
-    after = impl_->table = TableWith(table, impl_->record);
+    before = std::exchange(impl_->table, after);
   }
-  impl_->FollowMoves(came_new ? TableWithout(after, impl_->record.id) : before, after);
+  const bool was_without = std::exchange(impl_->was_without, false);
+  impl_->FollowMoves(was_without ? TableWithout(after, impl_->record.id) : before, after);
   impl_->owner->ForEachSession([](ClientSession& session) { session.PushTable(); });
+}
+
+void Node::LosePlaces() {
+  const std::lock_guard follow(impl_->follow_mutex);
+  impl_->was_without = true;
+  std::optional<PlaceTimes> places;
+  impl_->owner->Call([&](Owner& owner) { places = owner.LosePlaces(transport::NowUs(), UnixMs()); });
+  if (places) impl_->KeepPlaces(*places);
+}
+
+Status Node::places_kept() const {
+  const std::lock_guard lock(impl_->told_mutex);
+  return impl_->places_kept;
+}
+
+void Node::Impl::KeepPlaces(const PlaceTimes& places) {
+  if (options.places_path.empty()) return;
+  const Status kept = ReplaceFile(options.places_path, places.Text());
+  const std::lock_guard lock(told_mutex);
+  places_kept = kept;
+}
+
+// What can't be read says that nothing is to be trusted.
+void Node::Impl::RestorePlaces() {
+  if (options.places_path.empty()) return;
+  errno = 0;
+  std::ifstream in(options.places_path, std::ios::binary);
+  if (!in && errno == ENOENT) return;
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  std::optional<PlaceTimes> places = PlaceTimes::Parse(text);
+  owner->Call([&](Owner& state) {
+    if (places) return state.RestorePlaces(std::move(*places));
+    (void)state.LosePlaces(transport::NowUs(), UnixMs());
+  });
 }
 
 void Node::SetOnQuestions(std::function<void()> on_questions) {

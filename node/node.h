@@ -49,6 +49,7 @@ struct NodeOptions {
   std::vector<NodeRecord> peers;        // static membership: the whole list; this node is added when missing
   uint64_t table_epoch = 1;
   std::string quarantine_path;  // file that keeps what operators ruled out; empty: a restart forgets it
+  std::string places_path;      // file that keeps since when it has its places (place_times.h); empty: none does
   bool held = false;            // lets nobody in before Accept: the table is not known yet
   transport::TransportOptions transport;
 };
@@ -155,10 +156,15 @@ class Node {
   Result<QuarantineView> ViewQuarantine() const;
   // Of a node that is held.
   void Accept();
-  // Pushes a newer table to every client. What it says of this node's own state is taken. `came_new`: before,
-  // the cluster was without this node. What the change moves here is asked for where it was, once somebody
-  // takes questions.
-  void SetTable(const NodeTable& table, bool came_new = false);
+  // Pushes a newer table to every client. What it says of this node's own state is taken. What the change moves
+  // here is asked for where it was, once somebody takes questions; what was here from before a place was lost
+  // that is back now is served no more.
+  void SetTable(const NodeTable& table);
+  // The cluster was without this node until now: nothing that is here is trusted, and the next table is as if
+  // it had come new. Before others hear that it is back.
+  void LosePlaces();
+  // Why a restart would not know since when this node has its places; ok: it would, or need not.
+  Status places_kept() const;
   // For bringing blocks home (bring_home.h), as the owner has them. `on_questions` runs on the owner's thread
   // and must not call back; an empty one ends it.
   void SetOnQuestions(std::function<void()> on_questions);

@@ -124,6 +124,7 @@ void Owner::State::Handle(SessionId id, Event&& event) {
       found->second.writer = opened->writer;
       found->second.tenant = opened->tenant;
       found->second.restores = opened->restores;
+      found->second.knows_places = opened->knows_places;
     }
     return;
   }
@@ -222,12 +223,13 @@ void Owner::State::OnTimer() {
   PumpCold();
   if (ssd != nullptr && ssd->NextTimerUs() <= now_us) PollDisks();
   ExpireStep();
+  DropOldStep();
   Scrub();
 }
 
 uint64_t Owner::State::NextTimerUs() const {
   if (!sweeping.empty()) return now_us;
-  uint64_t next = std::min(waits.FirstDeadlineUs(), expire_us);
+  uint64_t next = std::min({waits.FirstDeadlineUs(), expire_us, old_us});
   if (!cold_ends.empty()) next = std::min(next, cold_ends.begin()->first);
   if (!aside_ends.empty()) next = std::min(next, aside_ends.begin()->first);
   if (ssd != nullptr) next = std::min(next, ssd->NextTimerUs());

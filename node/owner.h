@@ -25,6 +25,7 @@
 #include "node/event_log.h"
 #include "node/eviction/policy.h"
 #include "node/moved_slots.h"
+#include "node/place_times.h"
 #include "node/quarantine.h"
 #include "node/reader_memory.h"
 #include "node/replica_places.h"
@@ -42,6 +43,7 @@ struct Opened {           // after Hello was accepted
   Digest writer{};        // the credential: SHA-256 of the token's name, zeros for anonymous
   std::string tenant;     // the only tenant this credential may open; empty: any
   bool restores = false;  // a node that restores copies
+  bool knows_places = false;  // a node that puts what this one has the places of, by a table that may be newer
 };
 struct Request {
   Envelope envelope;
@@ -273,7 +275,7 @@ struct OwnerStats {
            put_busy = 0, put_expired = 0, put_invalid = 0, put_over_quota = 0;
   uint64_t waits = 0, waits_timed_out = 0, touches = 0, turns_finished = 0, reports = 0, reports_dropped = 0,
            removed = 0, cleared = 0, evicted = 0, evicted_bytes = 0, expired_requests = 0, busy_answers = 0,
-           pins_expired = 0, quarantined = 0;
+           pins_expired = 0, quarantined = 0, place_lost = 0;
   uint64_t evicted_for_quota = 0;  // of those evicted, by their own tenant's quota
   uint64_t ssd_evicted_for_quota = 0;
   uint64_t expired = 0, expired_bytes = 0;                       // pieces past their tenant's ttl
@@ -368,6 +370,13 @@ class Owner {
   Result<std::string> IdentityOf(const Namespace& name_space) const;
   // What another node is told to open for this namespace; kNotFound when nobody opened it here.
   Result<Open> OpeningOf(const Namespace& name_space) const;
+  // What this node's former life knew of its places.
+  void RestorePlaces(PlaceTimes places);
+  // A newer table's places, before anybody else hears of it: what was put here before a place was lost that is
+  // back is served no more. What is known now, if it has changed.
+  std::optional<PlaceTimes> FollowPlaces(SlotSets held, uint64_t now_us, uint64_t unix_ms);
+  // The same when this node had no places for some time.
+  PlaceTimes LosePlaces(uint64_t now_us, uint64_t unix_ms);
   // Slots that have moved here: from now on a miss of theirs asks the node that was home before.
   void SetMoved(MovedSlots moved, uint64_t now_us);
   // Whoever takes questions answers each of them, soon: requests wait for it.

@@ -204,6 +204,11 @@ void Owner::State::OnRead(uint64_t token, ssd::ReadOutcome&& outcome) {
     arena.Free(place);
     return EndRead(token, kNone, Presence::kQuarantined);
   }
+  // The read may have begun before the place was back.
+  if (Old(number, read.name.hash, static_cast<uint32_t>(outcome.header.created_ms / 1000))) {
+    arena.Free(place);
+    return EndRead(token, kNone, Presence::kPlaceLost);
+  }
   std::memcpy(arena.Header(place), header.data(), header.size());
   const uint32_t first = index.Find(read.name.space, read.name.hash, read.name.group);
   std::vector<Patch> sources;

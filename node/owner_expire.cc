@@ -29,12 +29,16 @@ void Owner::State::SetClock(uint64_t given_us, uint64_t given_unix_ms) {
   unix_ms = given_unix_ms;
   const uint64_t now_ms = now_us / 1000;
   if (unix_ms > now_ms) ahead_ms = std::max(ahead_ms, unix_ms - now_ms);
+  if (began_s == 0) began_s = steady_ms() / 1000;
 }
 
 // A clock that was set back while the node was down shows up here: it is no earlier than the newest block.
 void Owner::State::SetClockToSsd() {
   const uint64_t newest_ms = uint64_t{ssd->newest_s()} * 1000;
-  if (newest_ms > steady_ms()) ahead_ms += newest_ms - steady_ms();
+  if (newest_ms <= steady_ms()) return;
+  const uint64_t behind_ms = newest_ms - steady_ms();
+  ahead_ms += behind_ms;
+  places.Shift(began_s, behind_ms / 1000 + 1);
 }
 
 bool Owner::State::Expired(uint32_t number, uint32_t born_s) const {
@@ -59,7 +63,7 @@ void Owner::State::ExpireCold(uint32_t number, uint32_t cold) {
 }
 
 // The first piece of a key in memory. Pieces on both tiers whose time is over, and those on SSD that a
-// quarantine names, have left before. What FindBatch found is looked up again with it, since a key may stand
+// quarantine names or that went with their place, have left before. What FindBatch found is looked up again with it, since a key may stand
 // twice in a list.
 uint32_t Owner::State::Find(uint32_t number, const ChainHash& hash, uint16_t group) {
   uint32_t first = index.Find(SpaceOf(number), hash, group);
@@ -71,22 +75,32 @@ uint32_t Owner::State::Find(uint32_t number, const ChainHash& hash, uint16_t gro
     const uint32_t next = ssd->Next(i);
     if (BannedCold(i)) {
       DropBannedCold(number, i);
+    } else if (old_left && Old(number, hash, ssd->times(i).created_s)) {
+      DropOldCold(i);
     } else if (Expired(number, ssd->times(i).created_s)) {
       ExpireCold(number, i);
     }
     i = next;
   }
-  while (first != kNone && Expired(number, index.place(first).born_s)) {
-    Expire(first);
-    first = index.Find(SpaceOf(number), hash, group);
-  }
+  while (first != kNone && DropIfOver(first)) first = index.Find(SpaceOf(number), hash, group);
   if (first == kNone) return first;
   for (uint32_t i = index[first].next_piece; i != kNone && work_left > 0; --work_left) {
     const uint32_t next = index[i].next_piece;
-    if (Expired(number, index.place(i).born_s)) Expire(i);
+    DropIfOver(i);
     i = next;
   }
   return first;
+}
+
+// True: its time, or that of its place, is over, and it has left.
+bool Owner::State::DropIfOver(uint32_t entry) {
+  if (Old(entry)) {
+    DropOld(entry);
+    return true;
+  }
+  if (!Expired(index[entry].space.number, index.place(entry).born_s)) return false;
+  Expire(entry);
+  return true;
 }
 
 // A step over memory and SSD side by side; a walk is over when both are. Between walks is a pause, so that

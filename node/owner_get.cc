@@ -112,7 +112,7 @@ void Owner::State::SendGet(const Asker& asker, GetWork&& work) {
   outbox->Deliver(asker.id, std::move(reply));
 }
 
-// kRam when all patches are in the reply; kBusy: a bound of it was reached; kExpired; kUncovered: a header
+// kRam when all patches are in the reply; kBusy: a bound of it was reached; kExpired; kPlaceLost; kUncovered: a header
 // does not verify, its piece is gone.
 Presence Owner::State::AddPatches(const std::vector<Patch>& patches, GetWork* work, GetReply::Block* block) {
   if (work->full) return Presence::kBusy;
@@ -123,6 +123,10 @@ Presence Owner::State::AddPatches(const std::vector<Patch>& patches, GetWork* wo
     if (Expired(index[patch.entry].space.number, index.place(patch.entry).born_s)) {
       if (index[patch.entry].hidden == 0) Expire(patch.entry);
       return Presence::kExpired;
+    }
+    if (Old(patch.entry)) {
+      if (index[patch.entry].hidden == 0) DropOld(patch.entry);
+      return Presence::kPlaceLost;
     }
     Result<BlockHeader> header = HeaderOf(patch.entry);
     if (!header.ok() || header.value().parts.size() != index[patch.entry].rectangle.parts()) {

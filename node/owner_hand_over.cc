@@ -33,6 +33,11 @@ OutgoingPage Owner::State::TakeOut(std::span<const WarmPiece> list, const PageLi
       continue;
     }
     if (outgoing.count(entry) != 0) continue;
+    if (Old(entry)) {
+      DropOld(entry);
+      ++page.left;
+      continue;
+    }
     const uint32_t header_size = arena.ShapeOf(PlaceOf(entry)).header_bytes;
     payload_bytes += index.place(entry).payload_bytes;
     header_bytes += header_size;

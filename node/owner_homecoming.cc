@@ -18,7 +18,7 @@ bool Owner::State::MayAsk(const Asker& asker) const {
 }
 
 void Owner::State::NoteMissing(uint32_t number, const BlockRef& ref, std::vector<BlockRef>* wanted) {
-  const uint32_t first = index.Find(SpaceOf(number), ref.hash, ref.group);
+  const uint32_t first = Find(number, ref.hash, ref.group);
   if (Covered(number, ref.hash, ref.group, first, ref.rectangle)) return;
   NoteWanted(number, ref, WhyMissing(number, ref.hash, ref.group, first), wanted);
 }

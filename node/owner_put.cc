@@ -85,6 +85,7 @@ PutState Owner::State::ReserveBlock(const Asker& asker, uint32_t number, Reserve
   const uint64_t payload_bytes = PayloadBytesOf(record.grid, block);
   if (payload_bytes == 0) return PutState::kInvalid;
   const BlockName name{SpaceOf(number), block.ref.hash, block.ref.group};
+  if (asker.session->knows_places) ExpectPlace(number, name.hash);
   const uint32_t first = Find(number, name.hash, name.group);
   if (Covered(number, name.hash, name.group, first, block.ref.rectangle)) return PutState::kExists;
   if (MustNotComeBack(*asker.session, name)) return PutState::kBusy;
@@ -193,7 +194,7 @@ PutState Owner::State::StoreTicket(const Asker& asker, const Ticket& ticket,
   header.group = ticket.name.group;
   header.rectangle = ticket.rectangle;
   header.clear_epoch = record.clear_epoch;
-  header.created_ms = steady_ms();
+  header.created_ms = BirthMs(number, ticket.name.hash);
   header.writer = asker.session->writer;
   header.parts = Records(ticket.parts, crc32c);
   header.codec_data = ticket.codec_data;

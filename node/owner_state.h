@@ -20,6 +20,7 @@
 #include "node/index.h"
 #include "node/miss_memory.h"
 #include "node/owner.h"
+#include "node/place_times.h"
 #include "node/removed_lately.h"
 #include "node/ssd/admission.h"
 #include "node/ssd/ssd_tier.h"
@@ -105,6 +106,7 @@ struct Session {
   Digest writer{};
   std::string tenant;                 // empty: any
   bool restores = false;              // a node that restores copies
+  bool knows_places = false;          // a node whose table may be newer
   std::vector<uint32_t> name_spaces;  // number on this connection - 1 -> node-wide number
   std::set<uint64_t> tickets;
   std::map<uint64_t, SoftPin> pins;
@@ -248,9 +250,10 @@ struct Owner::State : private ssd::TierSink {
   uint64_t steady_ms() const { return now_us / 1000 + ahead_ms; }
   // Lookups of it may find what has to go.
   bool Drops(const NamespaceRecord& record) const {
-    return record.ttl_ms != 0 || (ssd != nullptr && !rules.rules().empty());
+    return record.ttl_ms != 0 || old_left || (ssd != nullptr && !rules.rules().empty());
   }
   bool Expired(uint32_t number, uint32_t born_s) const;
+  bool DropIfOver(uint32_t entry);
   void Expire(uint32_t entry);
   void ExpireCold(uint32_t number, uint32_t cold);
   uint32_t Find(uint32_t number, const ChainHash& hash, uint16_t group);
@@ -285,6 +288,20 @@ struct Owner::State : private ssd::TierSink {
   Result<BlockHeader> HeaderOf(uint32_t entry) const;
   void Sweep(uint32_t steps);
   uint64_t ClearSpace(uint32_t number);
+
+  // owner_places.cc: what went with a place that was lost
+  bool Old(uint32_t number, const ChainHash& hash, uint32_t born_s) const;
+  bool Old(uint32_t entry) const {
+    const Entry& e = index[entry];
+    return old_left && Old(e.space.number, e.hash, index.place(entry).born_s);
+  }
+  bool OldCold(uint32_t cold) const;
+  void DropOld(uint32_t entry);
+  void DropOldCold(uint32_t cold);
+  uint64_t BirthMs(uint32_t number, const ChainHash& hash) const;
+  void ExpectPlace(uint32_t number, const ChainHash& hash);
+  void BeginDropOld();
+  void DropOldStep();
 
   // owner_evict.cc
   PutState TakeSlot(const SlotShape& shape, SlotPlace* place);
@@ -518,6 +535,11 @@ struct Owner::State : private ssd::TierSink {
   uint64_t expire_us = UINT64_MAX;  // when the next step is due; at first nothing expires
   uint64_t expire_pause_us = UINT64_MAX;
   uint32_t expire_next = 0, expire_next_ssd = 0;
+  PlaceTimes places;
+  bool old_left = false;  // something from before a loss may still be here
+  uint64_t old_us = UINT64_MAX;
+  uint32_t old_next = 0, old_next_ssd = 0;
+  uint64_t began_s = 0;  // of clock_s
   std::unordered_set<uint32_t> outgoing;  // pieces on their way to other nodes, a hard pin each
   bool handing_over = false;
   RemovedLately removed_lately;  // of tenants with several replicas

@@ -48,6 +48,8 @@ std::string_view PresenceName(Presence presence) {
       return "bypassed";
     case Presence::kOverQuota:
       return "over-quota";
+    case Presence::kPlaceLost:
+      return "place-lost";
   }
   return "unknown";
 }

@@ -93,6 +93,7 @@ enum { /* where a block is, or why not: below 64 it is there */
        LARDER_DISK_LOST = 80,
        LARDER_BYPASSED = 81,   /* an operator has everything answered as a miss */
        LARDER_OVER_QUOTA = 82, /* its tenant's quota has no room for it */
+       LARDER_PLACE_LOST = 83, /* the node was not its home for a while, and may have missed its removal */
 };
 
 enum { /* of a block that was put */

@@ -14,5 +14,6 @@ void AddLocate(CLI::App* app, Run* run);
 void AddMatch(CLI::App* app, Run* run);
 void AddPut(CLI::App* app, Run* run);
 void AddGet(CLI::App* app, Run* run);
+void AddRemove(CLI::App* app, Run* run);
 
 }  // namespace larder::cli

@@ -34,6 +34,7 @@ std::string Meaning(const std::string& presence) {
       {"disk-lost", "its disk failed"},
       {"expired", "its tenant's time to live was over"},
       {"over-quota", "its tenant's quota had no room: it was not taken, or left for others of that tenant"},
+      {"place-lost", "the node was not its home for a while, and may have missed its removal"},
       {"cleared", "its namespace was cleared"},
       {"removed", "a client removed it"},
       {"corrupt", "its bytes were not what was written, so it was dropped"},

@@ -1,4 +1,4 @@
-// larderctl put and get: files through the store, for debugging.
+// larderctl put, get and remove: files through the store, for debugging.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
@@ -17,6 +17,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr size_t kBatchChunks = 16;
+constexpr size_t kHashesOfRemove = 4096;
 
 struct FileArguments {
   std::shared_ptr<NamespaceFlags> name_space;
@@ -239,6 +240,43 @@ int Get(const Globals& globals, const FileArguments& arguments) {
              {{"verified_bytes", index.bytes}});
 }
 
+// The index last: until then another remove finds the rest. It is asked of every node that may have a copy.
+int Remove(const Globals& globals, const Arguments& arguments) {
+  if (arguments.name.empty() == arguments.hash.empty())
+    return Fail(Invalid("remove wants a name or --hash"), kExitUsage);
+  const Result<ChainHash> key = KeyOf(arguments, arguments.name);
+  if (!key.ok()) return Fail(key.status(), kExitUsage);
+  Result<std::unique_ptr<Client>> client = Connect(globals);
+  if (!client.ok()) return Fail(client.status());
+  const Result<NamespaceHandle> handle = OpenNamespace(*arguments.name_space, client.value().get());
+  if (!handle.ok()) return Fail(handle.status(), kExitUsage);
+  std::vector<ChainHash> keys;
+  Bytes encoded(kFileIndexBytes);
+  const MutableExtent extent{encoded.data(), encoded.size()};
+  if (GetBlocks(client.value().get(), handle.value(), globals, {&key.value(), 1}, {&extent, 1}).ok()) {
+    const Result<FileIndex> index = DecodeFileIndex(encoded);
+    const uint64_t chunks = index.ok() ? index->chunks() : 0;
+    for (uint64_t chunk = 0; chunk < chunks; ++chunk) keys.push_back(ChunkKey(key.value(), chunk));
+  }
+  keys.push_back(key.value());
+  const std::vector<uint16_t> groups = {0};
+  uint64_t removed = 0;
+  for (std::span<const ChainHash> left(keys); !left.empty();) {
+    const auto some = left.first(std::min<size_t>(left.size(), kHashesOfRemove));
+    left = left.subspan(some.size());
+    const Result<uint32_t> done =
+        client.value()->Remove(handle.value(), some, groups, {globals.timeout_us});
+    if (!done.ok()) return Fail(done.status());
+    removed += done.value();
+  }
+  if (globals.json()) {
+    std::printf("%s\n", ordered_json{{"hash", ToHex(key->bytes)}, {"removed_blocks", removed}}.dump().c_str());
+  } else {
+    std::printf("%s: removed, %s blocks\n", ToHex(key->bytes).c_str(), Grouped(removed).c_str());
+  }
+  return kExitOk;
+}
+
 }  // namespace
 
 void AddPut(CLI::App* app, Run* run) {
@@ -265,12 +303,23 @@ void AddGet(CLI::App* app, Run* run) {
       [run, arguments] { *run = [arguments](const Globals& globals) { return Get(globals, *arguments); }; });
 }
 
+void AddRemove(CLI::App* app, Run* run) {
+  CLI::App* command = app->add_subcommand("remove", "forget a file that put stored, or one block");
+  auto arguments = std::make_shared<Arguments>();
+  arguments->name_space = AddNamespaceFlags(command);
+  command->add_option("name", arguments->name, "the file's name");
+  command->add_option("--hash", arguments->hash, "its chain hash, or that of one block, instead");
+  command->callback(
+      [run, arguments] { *run = [arguments](const Globals& globals) { return Remove(globals, *arguments); }; });
+}
+
 void AddBlocks(CLI::App* app, Run* run) {
   AddMatch(app, run);
   AddExplain(app, run);
   AddLocate(app, run);
   AddPut(app, run);
   AddGet(app, run);
+  AddRemove(app, run);
 }
 
 }  // namespace larder::cli

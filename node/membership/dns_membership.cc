@@ -238,8 +238,9 @@ void DnsMembership::Round() {
   const std::set<std::string> targets = Targets();
   calls_->KeepOnly(targets);
   const std::vector<PeerCalls::Answer> answers = calls_->Ask(targets, question, options_.probe_us);
+  bool came_new = false;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     const uint64_t now_us = NowUs();
     silent_ = 0;
     remark_.clear();
@@ -258,17 +259,31 @@ void DnsMembership::Round() {
       }
       denied |= IsDenied(code);
     }
+    DefendPlace(&lock);
     gossip_->EndRound(now_us);
+    const bool was_in = gossip_->joined();
     if (!gossip_->joined() && denied) join_ = Status(Code::kDenied, "dns: " + remark_);
     if (!gossip_->joined() && !denied && (dns_answered || !options_.known.empty())) MayEnter();
+    came_new = !was_in && gossip_->joined() && gossip_->came_new();
     if (const auto* elder = gossip_->Elder(now_us); elder != nullptr && gossip_->joined()) {
       remark_ = "another live node, at " + elder->address + ", is " + gossip_->self().id +
                 "; give each node an id of its own";
     }
   }
+  if (came_new && on_back_) on_back_(NodeTable(), true);
   Publish();
   TellBehind();
   changed_.notify_all();
+}
+
+// Others went on without this node. It is told before they hear that it is back; they may say so again
+// meanwhile, which is the same to it.
+void DnsMembership::DefendPlace(std::unique_lock<std::mutex>* lock) {
+  if (!gossip_->SaidGone() || !on_back_) return;
+  const NodeTable others = gossip_->roster().Table();
+  lock->unlock();
+  on_back_(others, true);
+  lock->lock();
 }
 
 // A new node asks around first. As long as it knows of no cluster, those who say nothing yet may know one,

@@ -38,6 +38,7 @@ class DnsMembership final : public Membership {
   ~DnsMembership() override;
 
   Status Join(const NodeRecord& self, uint64_t budget_us) override;
+  void SetOnBack(OnBack on_back) override { on_back_ = std::move(on_back); }
   void SetState(NodeState state) override;
   void Leave() override;
   Status Resign() override;
@@ -53,6 +54,7 @@ class DnsMembership final : public Membership {
   void Round();
   std::set<std::string> Targets();
   void MayEnter();
+  void DefendPlace(std::unique_lock<std::mutex>* lock);
   void TellBehind();
   void Publish();
   void StopKeeper();
@@ -60,6 +62,7 @@ class DnsMembership final : public Membership {
 
   const DnsMembershipOptions options_;
   const Sink sink_;
+  OnBack on_back_;
   Resolver resolver_;
   const std::unique_ptr<PeerCalls> calls_;
 

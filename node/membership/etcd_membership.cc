@@ -238,6 +238,7 @@ Status EtcdMembership::Register() {
   // An own former life's lease, after a crash, ends within its time; after a restart of etcd that begins
   // anew.
   const uint64_t give_up_us = NowUs() + options_.lease_us + kFormerLifeUs;
+  bool told_back = false, told_placeless = false;
   for (;;) {
     ClusterState seen(options_.cluster);
     int64_t revision = 0;
@@ -252,11 +253,19 @@ Status EtcdMembership::Register() {
       if (!WaitFor(200'000, false)) return {Code::kCancelled, "stopping"};
       continue;
     }
+    // In an etcd that was set up anew nobody has one, whatever he had before.
+    const bool placeless = member == nullptr ? seen.epoch_revision() != 0 : !InForce(member->record);
+    bool back = false;
     {
       const std::lock_guard lock(mutex_);
-      // In an etcd that was set up anew nobody has one, whatever he had before.
-      const bool placeless = member == nullptr ? seen.epoch_revision() != 0 : !InForce(member->record);
       if (!joined_) came_new_ = placeless;
+      back = joined_ && holder.empty();
+    }
+    if (on_back_ && ((back && !told_back) || (placeless && !told_placeless))) {
+      on_back_(seen.Table(), placeless);
+      told_back = true;
+      told_placeless = placeless;
+      continue;  // it took its time
     }
     if (seen.epoch_revision() == 0) {
       bool restored = false;

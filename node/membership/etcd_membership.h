@@ -36,6 +36,7 @@ class EtcdMembership final : public Membership {
   ~EtcdMembership() override;
 
   Status Join(const NodeRecord& self, uint64_t budget_us) override;
+  void SetOnBack(OnBack on_back) override { on_back_ = std::move(on_back); }
   void SetState(NodeState state) override;
   void Leave() override;
   Status Resign() override;
@@ -64,6 +65,7 @@ class EtcdMembership final : public Membership {
   const EtcdMembershipOptions options_;
   const std::unique_ptr<EtcdClient> etcd_;
   const Sink sink_;
+  OnBack on_back_;
 
   mutable std::mutex mutex_;  // guards the next block
   std::condition_variable changed_;

@@ -181,6 +181,11 @@ void Gossip::Defend() {
   if (known == nullptr || known->version != version_ || known->gone || known->record != self_) State();
 }
 
+bool Gossip::SaidGone() const {
+  const Fact* known = roster_.Find(self_.id);
+  return joined_ && !resigned_ && known != nullptr && (known->gone || !InForce(known->record));
+}
+
 void Gossip::SetState(NodeState state) {
   if (self_.state == state) return;
   self_.state = state;

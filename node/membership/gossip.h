@@ -60,6 +60,9 @@ class Gossip {
   // Another live node of this id, that came before this one.
   const Namesake* Elder(uint64_t now_us) const;
 
+  // Others went on without this node, which says otherwise in the end of the round.
+  bool SaidGone() const;
+
   const NodeRecord& self() const { return self_; }
   const Roster& roster() const { return roster_; }
   bool joined() const { return joined_; }

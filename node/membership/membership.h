@@ -31,12 +31,18 @@ class Membership {
   // A newer table. Called on the membership's own thread; must not call back.
   using Sink = std::function<void(const NodeTable&)>;
 
+  // This node is about to be known to the others again, who went on without it for a while: before they hear of
+  // it, on the membership's own thread, and it may take a second. `others`: the table as they have it.
+  // `placeless`: its place had been given up, or it never had one.
+  using OnBack = std::function<void(const NodeTable& others, bool placeless)>;
+
   virtual ~Membership() = default;  // as Leave, without giving the lease back
 
   // Makes `self` a member and begins to follow the others; tables go to the sink from then on. Waits for at
   // most `budget_us`. kInvalid: another live node has this id. kUnavailable: nobody answers; it goes on
   // trying by itself.
   virtual Status Join(const NodeRecord& self, uint64_t budget_us) = 0;
+  virtual void SetOnBack(OnBack on_back) = 0;  // before Join
   // The node's own state in the table (draining). Soon, and again after a reconnect.
   virtual void SetState(NodeState state) = 0;
   // The node stops: it counts as alive no longer, its place stays for the grace, so that a restart moves

@@ -473,6 +473,82 @@ class Cluster(unittest.TestCase):
             self.assertEqual(got.returncode, 0, got.stderr)
             self.assertEqual(got.stdout, content)
 
+    def state(self, asked, node):
+        status = json.loads(asked.ctl("status", "--json").stdout)
+        return {each["id"]: each.get("state") for each in status["nodes"]}[node.report["node_id"]]
+
+    def remove(self, node, names):
+        for name in names:
+            removed = node.ctl("remove", name, *self.files[name][1])
+            self.assertEqual(removed.returncode, 0, removed.stderr)
+
+    def all_missed(self, node, names):
+        """Each of them is a miss, for a good reason."""
+        for name in names:
+            got = node.ctl("get", name, *self.files[name][1])
+            self.assertEqual((got.returncode, got.stdout), (1, b""), name)
+            self.assertIn(b"a miss", got.stderr)
+
+    def test_what_was_removed_while_a_node_was_stopped_is_not_there_when_it_is_back(self):
+        a, b, c = self.three_with_files("--away-grace", "2s")
+        held = c.metric("larder_pieces")
+        self.assertGreater(held, 0)
+        c.process.send_signal(signal.SIGSTOP)
+        self.addCleanup(c.process.send_signal, signal.SIGCONT)
+        until(lambda: self.state(a, c) == "away", "c is away")
+        until(lambda: self.state(b, c) == "away", "c is away")
+        gone = list(self.files)[:6]
+        self.remove(a, gone)
+        c.process.send_signal(signal.SIGCONT)
+        until(lambda: self.state(a, c) == "serving", "c is back")
+        self.same_table(a, b, c)
+        self.all_missed(a, gone)
+        self.missing(c)
+        until(lambda: c.metric("larder_place_lost_pieces_total") == held, "nothing of it stays")
+
+    def test_what_was_removed_at_a_node_that_joined_and_left_is_not_there_again(self):
+        a, b = self.nodes_with_one_table("a", "b")
+        self.put_files(a)
+        c = self.joined(a, b)
+        gone = list(self.files)[:6]
+        self.remove(b, gone)
+        drained = a.ctl("drain", "c")
+        self.assertEqual(drained.returncode, 0, drained.stderr)
+        self.assertEqual(c.process.wait(PATIENCE_S), 0)
+        for node in (a, b):
+            self.sees(node, 2)
+        self.all_missed(a, gone)
+        self.all_missed(b, gone)
+        self.missing(a)
+
+    def ssd_node(self, name, *flags):
+        return self.node(name, "--node-id", name, "--ssd", str(self.folder / ("ssd-" + name)), "--ssd-bytes", "256MiB",
+                         "--ssd-segment-bytes", "16MiB", *flags)
+
+    def test_a_node_that_was_away_brings_nothing_up_from_ssd_that_was_removed_meanwhile(self):
+        a, b = (self.ssd_node(name, "--away-grace", "3s") for name in ("a", "b"))
+        c = self.node("c", "--node-id", "c", "--away-grace", "3s")
+        for node in (a, b, c):
+            self.sees(node, 3)
+        self.same_table(a, b, c)
+        self.put_files(a)
+        self.assertEqual(b.end(), 0)  # what it holds goes to SSD
+        b.start()
+        self.same_table(a, b, c)
+        kept = until(lambda: b.metric("larder_ssd_pieces"), "what b kept")
+        self.assertEqual(self.missing(a), [])  # a restart within the grace is warm
+        self.assertEqual(b.metric("larder_place_lost_pieces_total"), 0)
+        self.assertEqual(b.end(), 0)
+        until(lambda: self.state(a, b) == "away", "b is away")
+        until(lambda: self.state(c, b) == "away", "b is away")
+        gone = list(self.files)[:6]
+        self.remove(a, gone)
+        b.start()
+        self.same_table(a, b, c)
+        self.all_missed(a, gone)
+        until(lambda: b.metric("larder_place_lost_pieces_total") >= kept, "nothing of it stays")
+        self.assertEqual(b.metric("larder_ssd_pieces"), 0)
+
     def test_a_node_that_stays_away_loses_its_place(self):
         a, b, c = (self.node(name, "--away-grace", "2s") for name in ("a", "b", "c"))
         for node in (a, b, c):

@@ -39,6 +39,7 @@ class Presence(enum.IntEnum):
     DISK_LOST = 80
     BYPASSED = 81
     OVER_QUOTA = 82
+    PLACE_LOST = 83
 
     @property
     def there(self) -> bool:

@@ -24,7 +24,8 @@ struct Homes {
     table.nodes = {old.node->info().record, young.node->info().record};
     for (NodeRecord& node : table.nodes) node.weight = 1;
     table.Normalize();
-    young.node->SetTable(table, true);
+    young.node->LosePlaces();
+    young.node->SetTable(table);
     moved = MovedSlots({}, TableWithout(table, "young"), table, "young");
   }
   // The first `count` hashes, from `from` on, whose slots have moved.
@@ -147,7 +148,8 @@ TEST(BringHome, AWriterWhoseCredentialIsUnknownHereIsNotFiled) {
   homes.bring_home.reset();
   homes.bring_home = std::make_unique<BringHome>(homes.young.node.get(), std::vector{kTwoCredentials[1]});
   homes.table.epoch = 3;
-  homes.young.node->SetTable(homes.table, true);
+  homes.young.node->LosePlaces();
+  homes.young.node->SetTable(homes.table);
   RawClient before(homes.old.address()), after(homes.young.address());
   before.Begin(1, kTwoCredentials[0].token), after.Begin(1, kTwoCredentials[1].token);
   const std::vector<ChainHash> hashes = homes.Moved(5);
@@ -198,7 +200,8 @@ TEST(BringHome, WhoeverIsAskedDoesNotAskAnybody) {
   Homes homes({}, kWeightMax);
   // By its own weight it is home to what it is asked for, and the asker was before.
   BringHome back(homes.old.node.get(), {});
-  homes.old.node->SetTable(homes.table, true);
+  homes.old.node->LosePlaces();
+  homes.old.node->SetTable(homes.table);
   ASSERT_GT(homes.old.Stats().moved_slots, kSlots / 10 * 9);
   RawClient after(homes.young.address()), before(homes.old.address());
   before.Begin(), after.Begin();
