@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 
 #include "client/shell.h"
 
@@ -116,6 +117,9 @@ Result<uint64_t> Shell::Clear(const NamespaceHandle& ns, const CallOptions& opti
   if (!ns.valid()) return Invalid("the namespace handle is empty: use the one that OpenNamespace returned");
   auto operation = std::make_unique<ClearOperation>();
   operation->name_space = ns.index;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  operation->stamp_ms =
+      static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
   const Result<Completion> done = Run(std::unique_ptr<Operation>(std::move(operation)), options);
   if (!done.ok()) return done.status();
   if (!done.value().status.ok()) return done.value().status;

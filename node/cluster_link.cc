@@ -148,7 +148,7 @@ void ClusterLink::NoteKept(const Status& kept) {
 
 void ClusterLink::OnTable(const NodeTable& table) {
   node_->SetTable(table);
-  const Status kept = node_->places_kept();
+  const Status kept = node_->kept();
   NoteKept(kept.ok() && folder_ ? folder_->Keep(table) : kept);
 }
 

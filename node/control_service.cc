@@ -271,7 +271,8 @@ class Service final : public api::Control::Service {
       if (!info.ok()) return FromStatus(info.status());
       if (!access.MaySee(info->tenant)) return FromStatus(NotThere());
     }
-    const Result<uint64_t> removed = node->Clear(name_space, [context] { return context->IsCancelled(); });
+    const Result<uint64_t> removed =
+        node->Clear(name_space, in->stamp_unix_ms(), [context] { return context->IsCancelled(); });
     if (!removed.ok()) return FromStatus(removed.status());
     out->set_removed_blocks(removed.value());
     const Result<NamespaceInfo> info = Find(node, name_space);
@@ -337,9 +338,20 @@ class Service final : public api::Control::Service {
     return access.allowed ? event_streams_.Serve(node, access.tenant, context, *in, out) : Denied();
   }
 
-  grpc::Status GetQuarantine(grpc::ServerContext* context, const api::GetQuarantineRequest*,
+  grpc::Status GetQuarantine(grpc::ServerContext* context, const api::GetQuarantineRequest* in,
                              api::QuarantineState* out) override {
-    return Operate(*context, out, [](Node&) { return Status::Ok(); });
+    return Operate(*context, out, [&](Node& node) {
+      if (!in->with_clears()) return Status::Ok();
+      const Result<Clears> clears = node.clears();
+      if (!clears.ok()) return clears.status();
+      for (const auto& [name_space, stamp_ms] : clears->stamps()) {
+        api::QuarantineState::Cleared* cleared = out->add_cleared();
+        cleared->set_name_space(name_space.bytes.data(), name_space.bytes.size());
+        cleared->set_stamp_unix_ms(stamp_ms);
+      }
+      out->set_clears_forgotten_unix_ms(clears->forgotten_ms());
+      return Status::Ok();
+    });
   }
 
   grpc::Status AddQuarantine(grpc::ServerContext* context, const api::AddQuarantineRequest* in,

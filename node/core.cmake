@@ -22,6 +22,7 @@ target_link_libraries(larder_eviction PUBLIC larder_proto larder_node_base PRIVA
 
 add_library(larder_node_core STATIC
   ${CMAKE_CURRENT_LIST_DIR}/arena.cc
+  ${CMAKE_CURRENT_LIST_DIR}/clears.cc
   ${CMAKE_CURRENT_LIST_DIR}/cover.cc
   ${CMAKE_CURRENT_LIST_DIR}/homecoming.cc
   ${CMAKE_CURRENT_LIST_DIR}/event_log.cc
@@ -31,6 +32,7 @@ add_library(larder_node_core STATIC
   ${CMAKE_CURRENT_LIST_DIR}/owner.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_admin.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_check.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_clears.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_cold.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_evict.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_expire.cc

@@ -9,6 +9,7 @@ constexpr uint64_t kStepUs = 5'000'000;                  // for one parcel, and
 constexpr uint64_t kSlowestBytesPerSecond = 10'000'000;  // what its bytes take at such a pace
 constexpr uint64_t kRetryPauseMinUs = 500'000;
 constexpr uint64_t kRetryPauseMaxUs = 16'000'000;
+constexpr uint64_t kLongGoneUs = 5'000'000;
 constexpr size_t kLinksMax = 64;
 constexpr uint64_t kPagesPerSecond = 4;  // at least, so that the rate is even
 }  // namespace
@@ -94,7 +95,7 @@ Status Courier::TakeBack(const Parcel& parcel, const std::vector<const OutgoingP
   const Result<uint32_t> number = link.value()->Open(parcel.name_space, open.value(), StepEnd(0, end_us));
   if (!number.ok()) return number.status();
   for (const OutgoingPiece* piece : pieces) {
-    const Forward remove{0, parcel.name_space, false, {piece->header.group}, {piece->header.hash}};
+    const Forward remove{0, parcel.name_space, false, {piece->header.group}, {piece->header.hash}, 0};
     LARDER_RETURN_IF_ERROR(link.value()->Carry(number.value(), remove, StepEnd(0, end_us)));
   }
   return Status::Ok();
@@ -102,6 +103,7 @@ Status Courier::TakeBack(const Parcel& parcel, const std::vector<const OutgoingP
 
 void Courier::NoteUnreachable(const LinkName& name, const Status& why) {
   Unreachable& unreachable = unreachable_[name];
+  if (unreachable.since_us == 0) unreachable.since_us = transport::NowUs();
   if (transport::NowUs() < unreachable.retry_us) return;  // that is what it was told
   unreachable.pause_us = std::clamp(2 * unreachable.pause_us, kRetryPauseMinUs, kRetryPauseMaxUs);
   unreachable.why = why;
@@ -120,29 +122,35 @@ Result<PeerLink*> Courier::LinkTo(const NodeRecord& heir, const Digest& writer, 
     NoteUnreachable({heir.id, writer}, link.status());
     return link.status();
   }
+  unreachable_.erase({heir.id, writer});
   return (links_[{heir.id, writer}] = std::move(link).value()).get();
 }
 
 void Courier::ForwardAll(const std::function<bool()>& late, uint64_t end_us) {
-  for (auto next = node_->NextForward(); next && Carry(*next, late, end_us); next = node_->NextForward()) {
-    node_->Forwarded(next->token);
+  for (auto next = node_->NextForward(); next; next = node_->NextForward()) {
+    const Carried carried = Carry(*next, late, end_us);
+    if (carried == Carried::kNotYet) return;
+    node_->Forwarded(next->token, carried == Carried::kToAll || next->clear);
   }
 }
 
-// False: a node that may have got blocks of it could not be asked; its asker hears nothing until it can.
-bool Courier::Carry(const Forward& forward, const std::function<bool()>& late, uint64_t end_us) {
+// Whether all nodes that may have got blocks of it have heard it. One that is away need not: before it has a
+// place again it drops what it holds. One that has begun a new life within its grace must: it may have kept
+// some on SSD.
+Courier::Carried Courier::Carry(const Forward& forward, const std::function<bool()>& late, uint64_t end_us) {
   const auto receivers = receivers_.find(forward.name_space);
-  if (receivers == receivers_.end()) return true;
+  if (receivers == receivers_.end()) return Carried::kToAll;
   if (carrying_ != forward.token) carried_to_.clear();
   carrying_ = forward.token;
   const NodeTable table = node_->info().table;
-  bool carried = true;
+  Carried carried = Carried::kToAll;
   for (const auto& [id, writer] : receivers->second) {
     if (carried_to_.count(id) != 0) continue;
-    if (late()) return false;
+    if (late()) return Carried::kNotYet;
     const auto heir = std::find_if(table.nodes.begin(), table.nodes.end(),
                                    [&](const NodeRecord& node) { return node.id == id; });
-    if (heir == table.nodes.end()) continue;  // it has left, and has carried on what it heard
+    // It has left, and has carried on what it heard.
+    if (heir == table.nodes.end() || heir->state == NodeState::kAway) continue;
     const Result<PeerLink*> link = LinkTo(*heir, writer, end_us);
     const Result<Open> open = node_->OpeningOf(forward.name_space);
     Status status = !link.ok() ? link.status() : open.status();
@@ -151,17 +159,30 @@ bool Courier::Carry(const Forward& forward, const std::function<bool()>& late, u
           link.value()->Open(forward.name_space, open.value(), StepEnd(0, end_us));
       status =
           number.ok() ? link.value()->Carry(number.value(), forward, StepEnd(0, end_us)) : number.status();
-      DropIfClosed({id, writer});
+      if (DropIfClosed({id, writer})) NoteUnreachable({id, writer}, status);
     }
-    if (status.ok()) carried_to_.insert(id);
-    carried = carried && status.ok();
+    if (status.ok()) {
+      carried_to_.insert(id);
+    } else if (LongGone({id, writer})) {
+      carried = Carried::kNever;
+    } else if (carried == Carried::kToAll) {
+      carried = Carried::kNotYet;
+    }
   }
   return carried;
 }
 
-void Courier::DropIfClosed(const LinkName& name) {
+bool Courier::LongGone(const LinkName& name) const {
+  const auto found = unreachable_.find(name);
+  return found != unreachable_.end() && transport::NowUs() >= found->second.since_us + kLongGoneUs;
+}
+
+// True: it was.
+bool Courier::DropIfClosed(const LinkName& name) {
   const auto link = links_.find(name);
-  if (link != links_.end() && link->second->closed()) links_.erase(link);
+  if (link == links_.end() || !link->second->closed()) return false;
+  links_.erase(link);
+  return true;
 }
 
 }  // namespace larder::node

@@ -58,13 +58,16 @@ class Courier {
            std::vector<PutState>* states);
   // They left here while they were put.
   Status TakeBack(const Parcel& parcel, const std::vector<const OutgoingPiece*>& pieces, uint64_t end_us);
-  // What was removed here and waits to be heard by others, until one of them can't be asked.
+  // What was removed here and waits to be heard by others, until one of them can't be asked for now. Of one
+  // that has not answered for long nobody waits: a remove ends without an answer, a clear it hears when it is
+  // back.
   void ForwardAll(const std::function<bool()>& late, uint64_t end_us);
   const std::string& last_why() const { return last_why_; }  // of the last block that was not taken
 
  private:
   struct Unreachable {
     Status why;
+    uint64_t since_us = 0;
     uint64_t retry_us = 0;
     uint64_t pause_us = 0;  // doubles with each failure
   };
@@ -74,8 +77,10 @@ class Courier {
   uint64_t StepEnd(uint64_t bytes, uint64_t end_us) const;
   Result<PeerLink*> LinkTo(const NodeRecord& heir, const Digest& writer, uint64_t end_us);
   void NoteUnreachable(const LinkName& name, const Status& why);
-  void DropIfClosed(const LinkName& name);
-  bool Carry(const Forward& forward, const std::function<bool()>& late, uint64_t end_us);
+  bool DropIfClosed(const LinkName& name);
+  enum class Carried : uint8_t { kToAll, kNotYet, kNever };
+  Carried Carry(const Forward& forward, const std::function<bool()>& late, uint64_t end_us);
+  bool LongGone(const LinkName& name) const;
 
   Node* const node_;
   const std::vector<Credential> credentials_;  // this node's own; empty: everybody is anonymous

@@ -38,6 +38,7 @@ NodeOptions NodeOptionsOf(const LoadedConfig& loaded, const std::string& shm_pat
                               : !config.ssd.empty()     ? config.ssd[0]
                                                         : std::string();
   if (!kept_in.empty()) out.quarantine_path = kept_in + "/quarantine";
+  if (!kept_in.empty()) out.clears_path = kept_in + "/clears-heard";
   // Memory is empty after a restart.
   if (!config.ssd.empty() && config.membership != "static") out.places_path = config.ssd[0] + "/places";
   out.owner.events_max = count(config.events_max);

@@ -1,5 +1,7 @@
 #include "node/hear_rules.h"
 
+#include <cstring>
+
 #include "node/membership/control_calls.h"
 #include "proto/control.grpc.pb.h"
 
@@ -26,7 +28,9 @@ std::vector<api::QuarantineState> AskAll(const std::vector<std::string>& address
     auto call = std::make_unique<Call>();
     Prepare(&call->context, token, timeout_us);
     call->stub = api::Control::NewStub(ConnectToNode(address));
-    call->reader = call->stub->AsyncGetQuarantine(&call->context, {}, queue.get());
+    api::GetQuarantineRequest request;
+    request.set_with_clears(true);
+    call->reader = call->stub->AsyncGetQuarantine(&call->context, request, queue.get());
     call->reader->Finish(&call->state, &call->status, call.get());
     calls.push_back(std::move(call));
   }
@@ -36,6 +40,18 @@ std::vector<api::QuarantineState> AskAll(const std::vector<std::string>& address
     if (call->status.ok()) out.push_back(std::move(call->state));
   }
   return out;
+}
+
+Clears ClearsOf(const api::QuarantineState& state) {
+  Clears clears;
+  for (const api::QuarantineState::Cleared& each : state.cleared()) {
+    Namespace name_space;
+    if (each.name_space().size() != name_space.bytes.size()) continue;
+    std::memcpy(name_space.bytes.data(), each.name_space().data(), name_space.bytes.size());
+    (void)clears.Take(name_space, each.stamp_unix_ms());
+  }
+  clears.Forget(state.clears_forgotten_unix_ms());
+  return clears;
 }
 
 }  // namespace
@@ -55,6 +71,8 @@ HeardRules HearRules(Node* node, const NodeTable& table, const std::string& toke
   for (const QuarantineView::Rule& each : own->rules) (void)known.Add(each.rule);
   for (const api::QuarantineState& state : AskAll(addresses, token, timeout_us)) {
     ++out.answered;
+    const Result<size_t> cleared = node->HearClears(ClearsOf(state));
+    if (cleared.ok()) out.cleared += cleared.value();
     for (const api::QuarantineState::Rule& rule : state.rules()) {
       QuarantineRule heard;
       if (!FromHex(rule.writer(), &heard.writer).ok()) continue;

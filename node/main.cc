@@ -109,8 +109,9 @@ sigset_t WithDrainSignal(sigset_t signals) {
 void TellHeard(const HeardRules& heard) {
   if (!heard.status.ok()) spdlog::warn("quarantine, heard of from other nodes: {}", heard.status.text());
   if (heard.taken != 0) spdlog::info("quarantine: {} rules heard of from other nodes", heard.taken);
+  if (heard.cleared != 0) spdlog::info("{} namespaces were cleared meanwhile, and now here", heard.cleared);
   if (heard.answered < heard.asked) {
-    spdlog::info("quarantine: {} of {} other nodes did not say what was ruled out meanwhile",
+    spdlog::info("quarantine: {} of {} other nodes did not say what was ruled out or cleared meanwhile",
                  heard.asked - heard.answered, heard.asked);
   }
 }
@@ -170,8 +171,8 @@ struct Daemon {
       bring_home = std::make_unique<BringHome>(node.get(), loaded.credentials);
     endpoints.SetCluster(cluster.get());
     const timespec at_once{};
-    LARDER_RETURN_IF_ERROR(
-        cluster->Join(node.get(), [&] { return sigtimedwait(&signals, nullptr, &at_once) > 0; }, TellHeard));
+    LARDER_RETURN_IF_ERROR(cluster->Join(
+        node.get(), [&] { return sigtimedwait(&signals, nullptr, &at_once) > 0; }, TellHeard));
     const bool copies = std::any_of(loaded.tenants.begin(), loaded.tenants.end(),
                                     [](const TenantLimits& tenant) { return tenant.replicas > 1; });
     if (config.membership != "static" && copies) {

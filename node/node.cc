@@ -64,6 +64,8 @@ struct Node::Impl final : OwnerPort, transport::Acceptor {
   void FollowMoves(const NodeTable& before, const NodeTable& after);
   void RestorePlaces();
   void KeepPlaces(const PlaceTimes& places);
+  void RestoreClears();
+  void KeepClears();
   void Stop();
 
   // OwnerPort
@@ -92,13 +94,14 @@ struct Node::Impl final : OwnerPort, transport::Acceptor {
   uint64_t started_us = 0;
   mutable std::mutex table_mutex;
   NodeTable table;
-  std::mutex follow_mutex;   // one change of the table or of this node's places at a time; guards the next block
+  std::mutex
+      follow_mutex;  // one change of the table or of this node's places at a time; guards the next block
   bool was_without = false;  // the cluster was without this node, until the next table
   uint64_t moved_us = 0;
   MovedSlots moved;
   std::atomic<bool> brings_home{false};
   mutable std::mutex told_mutex;  // guards the next block
-  Status places_kept;
+  Status places_kept, clears_kept;
   HandOverProgress hand_over;
   RepairProgress repair;
   KvEventStats kv_events;
@@ -152,6 +155,7 @@ Status Node::Impl::Start() {
       std::make_unique<OwnerThread>(owner_options, slabs.get(), background.get(), std::move(tier).value());
   owner->Call([&](Owner& state) { state.SetQuarantine(std::move(rules).value()); });
   RestorePlaces();
+  RestoreClears();
   disk_listener = owner.get();
   // Once now, and waited for: a namespace that opens must find what a clear before the restart said.
   owner->Call([](Owner& state) { state.OnDisk(transport::NowUs(), UnixMs()); });
@@ -317,10 +321,12 @@ Result<std::vector<TenantInfo>> Node::Tenants() const {
   return out;
 }
 
-Result<uint64_t> Node::Clear(const Namespace& name_space, const std::function<bool()>& gone) {
+Result<uint64_t> Node::Clear(const Namespace& name_space, uint64_t stamp_ms,
+                             const std::function<bool()>& gone) {
   Result<uint64_t> out = kStopped;
   uint64_t durable = 0;
-  impl_->owner->Call([&](Owner& owner) { out = owner.ClearNamespace(name_space, &durable); });
+  if (stamp_ms == 0) stamp_ms = UnixMs();
+  impl_->owner->Call([&](Owner& owner) { out = owner.ClearNamespace(name_space, stamp_ms, &durable); });
   const auto end = std::chrono::steady_clock::now() + kDurableMax;
   auto pause = kDurablePoll;
   bool done = durable == 0;
@@ -334,6 +340,42 @@ Result<uint64_t> Node::Clear(const Namespace& name_space, const std::function<bo
     pause = std::min(2 * pause, kDurablePollMax);
   }
   return out;
+}
+
+Result<Clears> Node::clears() const {
+  Result<Clears> out = kStopped;
+  impl_->owner->Call([&](Owner& owner) { out = owner.clears(); });
+  return out;
+}
+
+Result<size_t> Node::HearClears(const Clears& heard) {
+  Result<size_t> out = kStopped;
+  impl_->owner->Call([&](Owner& owner) { out = owner.HearClears(heard); });
+  return out;
+}
+
+// A clear is no secret and no rule: what can't be read is heard anew from the others.
+void Node::Impl::RestoreClears() {
+  if (options.clears_path.empty()) return;
+  std::ifstream in(options.clears_path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  Result<Clears> known = Clears::Parse(text);
+  if (!known.ok()) known = Clears();
+  owner->Call([&](Owner& state) { state.RestoreClears(std::move(known).value()); });
+  owner->SetOnClears([this] { background->Post([this] { KeepClears(); }); });
+}
+
+// On the background's thread. A file that can't be written holds up no clear: it holds here, and the others
+// know of it.
+void Node::Impl::KeepClears() {
+  std::optional<ClearsToKeep> keep;
+  if (!owner->Call([&](Owner& state) { keep = state.TakeClears(); }) || !keep) return;
+  const Status kept = ReplaceFile(options.clears_path, keep->clears.Text());
+  {
+    const std::lock_guard lock(told_mutex);
+    clears_kept = kept;
+  }
+  owner->CallLater([token = keep->token](Owner& state) { state.ClearsKept(token); });
 }
 
 Result<std::vector<BlockStory>> Node::Explain(const Namespace& name_space,
@@ -468,9 +510,8 @@ void Node::SetTable(const NodeTable& table) {
   if (table.epoch <= table_epoch()) return;
   SlotSets held = PlaceTimes::Under(after, impl_->record.id);
   std::optional<PlaceTimes> places;
-  impl_->owner->Call([&](Owner& owner) {
-    places = owner.FollowPlaces(std::move(held), transport::NowUs(), UnixMs());
-  });
+  impl_->owner->Call(
+      [&](Owner& owner) { places = owner.FollowPlaces(std::move(held), transport::NowUs(), UnixMs()); });
   if (places) impl_->KeepPlaces(*places);
   NodeTable before;
   {
@@ -490,9 +531,9 @@ void Node::LosePlaces() {
   if (places) impl_->KeepPlaces(*places);
 }
 
-Status Node::places_kept() const {
+Status Node::kept() const {
   const std::lock_guard lock(impl_->told_mutex);
-  return impl_->places_kept;
+  return impl_->places_kept.ok() ? impl_->clears_kept : impl_->places_kept;
 }
 
 void Node::Impl::KeepPlaces(const PlaceTimes& places) {
@@ -565,8 +606,8 @@ std::optional<Forward> Node::NextForward() const {
   return out;
 }
 
-void Node::Forwarded(uint64_t token) {
-  impl_->owner->Call([token](Owner& owner) { owner.Forwarded(token); });
+void Node::Forwarded(uint64_t token, bool heard) {
+  impl_->owner->Call([=](Owner& owner) { owner.Forwarded(token, heard); });
 }
 
 Result<std::vector<WarmPiece>> Node::ListWarm(const SlotSets* only) const {

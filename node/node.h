@@ -49,8 +49,9 @@ struct NodeOptions {
   std::vector<NodeRecord> peers;        // static membership: the whole list; this node is added when missing
   uint64_t table_epoch = 1;
   std::string quarantine_path;  // file that keeps what operators ruled out; empty: a restart forgets it
-  std::string places_path;      // file that keeps since when it has its places (place_times.h); empty: none does
-  bool held = false;            // lets nobody in before Accept: the table is not known yet
+  std::string clears_path;      // file that keeps which namespaces were cleared; empty: a restart forgets it
+  std::string places_path;  // file that keeps since when it has its places (place_times.h); empty: none does
+  bool held = false;        // lets nobody in before Accept: the table is not known yet
   transport::TransportOptions transport;
 };
 
@@ -134,7 +135,13 @@ class Node {
   Result<std::vector<TenantInfo>> Tenants() const;
   // Waits until a restart can't bring anything back and, while blocks are being handed over, until those who
   // got some have heard it; kTimedOut when that takes a minute, or `gone` says that nobody waits any more.
-  Result<uint64_t> Clear(const Namespace& name_space, const std::function<bool()>& gone = nullptr);
+  // `stamp_ms`: as of the message Clear.
+  Result<uint64_t> Clear(const Namespace& name_space, uint64_t stamp_ms = 0,
+                         const std::function<bool()>& gone = nullptr);
+  Result<Clears> clears() const;
+  // Clears what another node knows to have been cleared and this one does not; how many namespaces. It holds
+  // when it returns; a restart hears again what it does not know yet.
+  Result<size_t> HearClears(const Clears& heard);
   Result<std::vector<BlockStory>> Explain(const Namespace& name_space, const std::vector<BlockAsked>& blocks);
   // The presence of whole blocks, one a hash and group, some thousand at a time.
   Result<std::vector<uint8_t>> Presences(const Namespace& name_space, std::span<const ChainHash> hashes,
@@ -156,15 +163,16 @@ class Node {
   Result<QuarantineView> ViewQuarantine() const;
   // Of a node that is held.
   void Accept();
-  // Pushes a newer table to every client. What it says of this node's own state is taken. What the change moves
-  // here is asked for where it was, once somebody takes questions; what was here from before a place was lost
-  // that is back now is served no more.
+  // Pushes a newer table to every client. What it says of this node's own state is taken. What the change
+  // moves here is asked for where it was, once somebody takes questions; what was here from before a place
+  // was lost that is back now is served no more.
   void SetTable(const NodeTable& table);
   // The cluster was without this node until now: nothing that is here is trusted, and the next table is as if
   // it had come new. Before others hear that it is back.
   void LosePlaces();
-  // Why a restart would not know since when this node has its places; ok: it would, or need not.
-  Status places_kept() const;
+  // Why a restart would not know since when this node has its places, or what was cleared; ok: it would, or
+  // need not.
+  Status kept() const;
   // For bringing blocks home (bring_home.h), as the owner has them. `on_questions` runs on the owner's thread
   // and must not call back; an empty one ends it.
   void SetOnQuestions(std::function<void()> on_questions);
@@ -180,7 +188,7 @@ class Node {
   void BeginHandOver();
   uint64_t clock_s() const;
   std::optional<Forward> NextForward() const;
-  void Forwarded(uint64_t token);
+  void Forwarded(uint64_t token, bool heard = true);
   Result<std::vector<WarmPiece>> ListWarm(const SlotSets* only = nullptr) const;
   Result<OutgoingPage> TakeOut(std::span<const WarmPiece> list, const PageLimits& limits);
   std::vector<bool> LetGo(std::span<const uint32_t> entries);

@@ -104,13 +104,14 @@ std::vector<ssd::DiskInfo> Owner::Disks() const {
   return state_->ssd == nullptr ? std::vector<ssd::DiskInfo>() : state_->ssd->disk_infos();
 }
 
-Result<uint64_t> Owner::ClearNamespace(const Namespace& name_space, uint64_t* durable) {
+Result<uint64_t> Owner::ClearNamespace(const Namespace& name_space, uint64_t stamp_ms, uint64_t* durable) {
   const auto found = state_->number_of.find(name_space);
   if (found == state_->number_of.end()) {
     return Status(Code::kNotFound,
                   "no namespace " + ToHex(name_space.bytes) + " on this node; list them first");
   }
   if (state_->ForwardsFull()) return Status(Code::kBusy, std::string(kForwardsFull));
+  state_->clears.Note(name_space, stamp_ms != 0 ? stamp_ms : state_->unix_ms);
   const uint64_t removed = state_->ClearSpace(found->second);
   if (durable != nullptr) *durable = state_->undurable.empty() ? 0 : *state_->undurable.rbegin();
   return removed;
@@ -124,7 +125,7 @@ void Owner::State::Handle(SessionId id, Event&& event) {
       found->second.writer = opened->writer;
       found->second.tenant = opened->tenant;
       found->second.restores = opened->restores;
-      found->second.knows_places = opened->knows_places;
+      found->second.hands_over = opened->hands_over;
     }
     return;
   }

@@ -22,6 +22,7 @@
 #include <variant>
 #include <vector>
 
+#include "node/clears.h"
 #include "node/event_log.h"
 #include "node/eviction/policy.h"
 #include "node/moved_slots.h"
@@ -39,11 +40,11 @@ namespace larder::node {
 using SessionId = uint64_t;  // never used twice
 
 // --- from a session ---------------------------------------------------------------------------------------
-struct Opened {           // after Hello was accepted
-  Digest writer{};        // the credential: SHA-256 of the token's name, zeros for anonymous
-  std::string tenant;     // the only tenant this credential may open; empty: any
-  bool restores = false;  // a node that restores copies
-  bool knows_places = false;  // a node that puts what this one has the places of, by a table that may be newer
+struct Opened {             // after Hello was accepted
+  Digest writer{};          // the credential: SHA-256 of the token's name, zeros for anonymous
+  std::string tenant;       // the only tenant this credential may open; empty: any
+  bool restores = false;    // a node that restores copies
+  bool hands_over = false;  // a node that leaves
 };
 struct Request {
   Envelope envelope;
@@ -106,6 +107,8 @@ class Outbox {
   virtual void Deliver(SessionId session, Action&& action) = 0;
   // There are questions for other nodes: TakeQuestions. Does not call the owner back.
   virtual void OnQuestions() {}
+  // There are clears to be kept: TakeClears. Does not call the owner back.
+  virtual void OnClears() {}
 };
 
 // --- memory -----------------------------------------------------------------------------------------------
@@ -224,6 +227,7 @@ struct Forward {
   bool clear = false;
   std::vector<uint16_t> groups;  // of a remove
   std::vector<ChainHash> hashes;
+  uint64_t stamp_ms = 0;  // of a clear
 };
 struct PageLimits {
   uint32_t pieces = 256;
@@ -302,6 +306,11 @@ struct OwnerStats {
   std::vector<TenantStats> tenants;  // as configured, and "*"
 };
 
+struct ClearsToKeep {
+  Clears clears;
+  uint64_t token = 0;  // for ClearsKept
+};
+
 class Owner {
  public:
   // Both outlive the owner.
@@ -329,8 +338,19 @@ class Owner {
   std::vector<TenantInfo> Tenants() const;
   // Admin's clear by hex name: removed pieces, or kNotFound.
   // `durable`: what IsDurable is asked for, since a restart must not bring it back; 0: nothing to wait for.
-  Result<uint64_t> ClearNamespace(const Namespace& name_space, uint64_t* durable = nullptr);
+  // `stamp_ms`: as of the message Clear.
+  Result<uint64_t> ClearNamespace(const Namespace& name_space, uint64_t stamp_ms = 0,
+                                  uint64_t* durable = nullptr);
   bool IsDurable(uint64_t durable) const;
+  // What a former life knew of clears. From now on what is known is kept: whoever hears OnClears does it, and
+  // clears are answered after that.
+  void RestoreClears(Clears clears);
+  const Clears& clears() const;
+  // None: nothing is to be kept now; OnClears says when.
+  std::optional<ClearsToKeep> TakeClears() const;
+  void ClearsKept(uint64_t token);
+  // Clears what another node knows to have been cleared and this one does not; how many namespaces.
+  size_t HearClears(const Clears& heard);
   // Where blocks are, or why not; kNotFound for a namespace that nobody opened here. Touches nothing.
   Result<std::vector<BlockStory>> Explain(const Namespace& name_space, const std::vector<BlockAsked>& blocks);
   // The presence of whole blocks, one a hash and group; a namespace that nobody opened has none. Counts and
@@ -349,9 +369,9 @@ class Owner {
   // From now on removes and clears are answered once they were forwarded.
   void BeginHandOver();
   uint64_t clock_s() const;  // that born_s is of
-  // What waits longest to be forwarded, and that it was.
+  // What waits longest to be forwarded, and that it was; not `heard` by all: whoever asked gets no answer.
   std::optional<Forward> NextForward() const;
-  void Forwarded(uint64_t token);
+  void Forwarded(uint64_t token, bool heard = true);
   // What is in memory and could be handed to other nodes, among the entries from *from on; *from moves, and
   // is UINT32_MAX at the end. Nothing under bypass. `only`: of tenants with several replicas, those slots.
   // Bounded in time, not in order: sort it by heat.
@@ -372,8 +392,8 @@ class Owner {
   Result<Open> OpeningOf(const Namespace& name_space) const;
   // What this node's former life knew of its places.
   void RestorePlaces(PlaceTimes places);
-  // A newer table's places, before anybody else hears of it: what was put here before a place was lost that is
-  // back is served no more. What is known now, if it has changed.
+  // A newer table's places, before anybody else hears of it: what was put here before a place was lost that
+  // is back is served no more. What is known now, if it has changed.
   std::optional<PlaceTimes> FollowPlaces(SlotSets held, uint64_t now_us, uint64_t unix_ms);
   // The same when this node had no places for some time.
   PlaceTimes LosePlaces(uint64_t now_us, uint64_t unix_ms);

@@ -144,10 +144,11 @@ void Owner::State::OnRemove(Asker& asker, const Remove& body) {
       const uint64_t key = FingerprintOf(number, hash, group);
       homecoming.Removed(name_spaces[number].name_space, hash, key, now_us);
       if (name_spaces[number].replicas > 1) removed_lately.Note(key, now_us);
+      if (asker.session->hands_over) carried_lately.Note(key, now_us);
     }
   }
   reply.removed += RemoveFromSsd(number, body);
-  AddForward({0, name_spaces[number].name_space, false, body.groups, body.hashes});
+  AddForward({0, name_spaces[number].name_space, false, body.groups, body.hashes, 0});
   counts.removed += reply.removed;
   AnswerDurably(asker, Encode(ReplyTo(asker.envelope), reply));
 }
@@ -157,6 +158,7 @@ void Owner::State::OnClear(Asker& asker, const Clear& body) {
   const NamespaceRecord* record = NamespaceFor(asker, body.number, &number);
   if (record == nullptr) return;
   if (ForwardsFull()) return Refuse(asker, Code::kBusy, std::string(kForwardsFull));
+  clears.Note(record->name_space, body.stamp_ms != 0 ? body.stamp_ms : unix_ms);
   ClearReply reply;
   reply.removed = ClearSpace(number);
   reply.clear_epoch = record->clear_epoch;

@@ -363,6 +363,7 @@ void Owner::State::OnGone(const ssd::SsdEntry& entry, ssd::WhyGone why) {
 // A reply that waits for this token waits for the earlier ones too.
 void Owner::State::OnDurable(uint64_t token) {
   undurable.erase(token);
+  if (clears_on_ssd.erase(token) != 0 && clears_on_ssd.empty() && !clear_tokens.empty()) outbox->OnClears();
   const auto replies = durable_replies.find(token);
   if (replies == durable_replies.end()) return;
   if (const auto later = undurable.lower_bound(token); later != undurable.begin()) {

@@ -63,8 +63,8 @@ void Owner::State::ExpireCold(uint32_t number, uint32_t cold) {
 }
 
 // The first piece of a key in memory. Pieces on both tiers whose time is over, and those on SSD that a
-// quarantine names or that went with their place, have left before. What FindBatch found is looked up again with it, since a key may stand
-// twice in a list.
+// quarantine names or that went with their place, have left before. What FindBatch found is looked up again
+// with it, since a key may stand twice in a list.
 uint32_t Owner::State::Find(uint32_t number, const ChainHash& hash, uint16_t group) {
   uint32_t first = index.Find(SpaceOf(number), hash, group);
   const NamespaceRecord& record = name_spaces[number];

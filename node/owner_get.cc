@@ -112,8 +112,8 @@ void Owner::State::SendGet(const Asker& asker, GetWork&& work) {
   outbox->Deliver(asker.id, std::move(reply));
 }
 
-// kRam when all patches are in the reply; kBusy: a bound of it was reached; kExpired; kPlaceLost; kUncovered: a header
-// does not verify, its piece is gone.
+// kRam when all patches are in the reply; kBusy: a bound of it was reached; kExpired; kPlaceLost; kUncovered:
+// a header does not verify, its piece is gone.
 Presence Owner::State::AddPatches(const std::vector<Patch>& patches, GetWork* work, GetReply::Block* block) {
   if (work->full) return Presence::kBusy;
   std::vector<BlockHeader> headers;

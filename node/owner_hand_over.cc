@@ -90,11 +90,13 @@ std::optional<Forward> Owner::NextForward() const {
   return state_->forwards.front();
 }
 
-void Owner::Forwarded(uint64_t token) {
+void Owner::Forwarded(uint64_t token, bool heard) {
   std::deque<Forward>& forwards = state_->forwards;
   if (forwards.empty() || forwards.front().token != token) return;
   state_->forward_hashes -= forwards.front().hashes.size();
   forwards.pop_front();
+  // Those that wait for this token are of its own request: later ones wait for tokens of their own.
+  if (!heard) state_->durable_replies.erase(token);
   state_->OnDurable(token);
 }
 

@@ -199,14 +199,13 @@ uint64_t Owner::State::ClearSpace(uint32_t number) {
   counts.cleared += removed;
   homecoming.Cleared(record.name_space);
   if (ssd != nullptr) {
-    const uint64_t token = ++last_id;
-    undurable.insert(token);
-    ssd->Clear(record.name_space, record.clear_epoch, token);
+    ClearOnSsd(record.name_space, record.clear_epoch);
     record.ssd_space = ssd->OpenSpace({record.name_space, record.clear_epoch, "", ""});
     number_of_space[record.ssd_space] = number;
   }
   LogCleared(record);
-  AddForward({0, record.name_space, true, {}, {}});
+  AwaitKept();
+  AddForward({0, record.name_space, true, {}, {}, clears.Of(record.name_space)});
   Sweep(kSweepPerStep);
   return removed;
 }

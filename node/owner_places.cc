@@ -1,15 +1,15 @@
 // Places that were lost and got back: what is here of such a slot from before the loss may have been removed
-// at whoever had the place meanwhile. It is served to nobody from the moment on that the place is back: whoever
-// looks it up finds it gone, and a walk over both tiers frees what nobody looks up.
+// at whoever had the place meanwhile. It is served to nobody from the moment on that the place is back:
+// whoever looks it up finds it gone, and a walk over both tiers frees what nobody looks up.
 #include "node/owner_state.h"
 
 namespace larder::node {
 
 namespace {
-constexpr uint32_t kLooksPerStep = 4096;   // entry numbers, used or not: half a millisecond
-constexpr uint32_t kLeavesPerStep = 512;   // about 100 us
-constexpr uint64_t kOldStepUs = 1'000;     // between two steps of the walk
-constexpr uint64_t kLoadingUs = 100'000;   // until the disks' indexes are here
+constexpr uint32_t kLooksPerStep = 4096;  // entry numbers, used or not: half a millisecond
+constexpr uint32_t kLeavesPerStep = 512;  // about 100 us
+constexpr uint64_t kOldStepUs = 1'000;    // between two steps of the walk
+constexpr uint64_t kLoadingUs = 100'000;  // until the disks' indexes are here
 }  // namespace
 
 bool Owner::State::Old(uint32_t number, const ChainHash& hash, uint32_t born_s) const {
@@ -58,7 +58,8 @@ void Owner::State::DropOldStep() {
     --leaves;
   }
   const bool loaded = ssd == nullptr || ssd->loaded();
-  for (uint32_t i = 0; ssd != nullptr && i < kLooksPerStep && leaves > 0 && old_next_ssd < ssd->entry_bound(); ++i) {
+  for (uint32_t i = 0; ssd != nullptr && i < kLooksPerStep && leaves > 0 && old_next_ssd < ssd->entry_bound();
+       ++i) {
     const uint32_t cold = old_next_ssd++;
     if (!ssd->Readable(cold) || !OldCold(cold)) continue;
     DropOldCold(cold);

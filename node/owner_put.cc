@@ -70,8 +70,12 @@ void Owner::State::OnReserve(Asker& asker, Reserve&& body) {
 }
 
 // A node that restores a copy may not have heard yet of the remove or clear that was answered here. It tries
-// again while it has the block.
+// again while it has the block. What a node that leaves was putting when it carried a remove here may land on
+// another connection of it, later than the remove.
 bool Owner::State::MustNotComeBack(const Session& session, const BlockName& name) const {
+  if (session.hands_over) {
+    return carried_lately.MayBe(FingerprintOf(name.space.number, name.hash, name.group), now_us);
+  }
   if (!session.restores) return false;
   const NamespaceRecord& record = name_spaces[name.space.number];
   const uint64_t cleared_s = record.cleared_s;
@@ -85,7 +89,7 @@ PutState Owner::State::ReserveBlock(const Asker& asker, uint32_t number, Reserve
   const uint64_t payload_bytes = PayloadBytesOf(record.grid, block);
   if (payload_bytes == 0) return PutState::kInvalid;
   const BlockName name{SpaceOf(number), block.ref.hash, block.ref.group};
-  if (asker.session->knows_places) ExpectPlace(number, name.hash);
+  if (asker.session->restores || asker.session->hands_over) ExpectPlace(number, name.hash);
   const uint32_t first = Find(number, name.hash, name.group);
   if (Covered(number, name.hash, name.group, first, block.ref.rectangle)) return PutState::kExists;
   if (MustNotComeBack(*asker.session, name)) return PutState::kBusy;

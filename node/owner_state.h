@@ -106,7 +106,7 @@ struct Session {
   Digest writer{};
   std::string tenant;                 // empty: any
   bool restores = false;              // a node that restores copies
-  bool knows_places = false;          // a node whose table may be newer
+  bool hands_over = false;            // a node that leaves
   std::vector<uint32_t> name_spaces;  // number on this connection - 1 -> node-wide number
   std::set<uint64_t> tickets;
   std::map<uint64_t, SoftPin> pins;
@@ -447,6 +447,11 @@ struct Owner::State : private ssd::TierSink {
   bool BannedCold(uint32_t cold) const;
   void DropBannedCold(uint32_t number, uint32_t cold);
 
+  // owner_clears.cc
+  void AwaitKept();
+  void ClearHeard(const Namespace& name_space);
+  void ClearOnSsd(const Namespace& name_space, uint32_t epoch);
+
   // owner_wait.cc
   void OnWait(Asker& asker, Wait&& body);
   bool AdvanceWait(uint64_t id);  // true: it goes on waiting
@@ -539,10 +544,11 @@ struct Owner::State : private ssd::TierSink {
   bool old_left = false;  // something from before a loss may still be here
   uint64_t old_us = UINT64_MAX;
   uint32_t old_next = 0, old_next_ssd = 0;
-  uint64_t began_s = 0;  // of clock_s
+  uint64_t began_s = 0;                   // of clock_s
   std::unordered_set<uint32_t> outgoing;  // pieces on their way to other nodes, a hard pin each
   bool handing_over = false;
   RemovedLately removed_lately;  // of tenants with several replicas
+  RemovedLately carried_lately;  // by nodes that leave
   std::deque<Forward> forwards;
   uint64_t forward_hashes = 0;
   Homecoming homecoming;
@@ -570,6 +576,10 @@ struct Owner::State : private ssd::TierSink {
   std::unordered_map<uint64_t, std::vector<DurableReply>> durable_replies;
   std::unordered_map<uint32_t, uint32_t> number_of_space;  // the tier's number of a namespace -> ours
   std::set<uint64_t> undurable;                            // tokens that SSD has not answered
+  Clears clears;
+  bool clears_kept = false;
+  std::set<uint64_t> clears_on_ssd;  // of undurable: clears that a restart may not know yet,
+  std::set<uint64_t> clear_tokens;   // and what waits for them to be kept
   std::unordered_map<uint32_t, uint64_t>
       removed_on_its_way;  // entries that were being written, and their tokens
 

@@ -60,6 +60,10 @@ void OwnerThread::SetOnQuestions(std::function<void()> on_questions) {
   Call([&](Owner&) { on_questions_ = std::move(on_questions); });
 }
 
+void OwnerThread::SetOnClears(std::function<void()> on_clears) {
+  Call([&](Owner&) { on_clears_ = std::move(on_clears); });
+}
+
 void OwnerThread::OnDisk() {
   if (disk_posted_.exchange(true)) return;
   mailbox_.PostCall([this](Owner& owner) {

@@ -335,7 +335,8 @@ Result<PeerLink::Moved> PeerLink::Move(uint32_t number, std::vector<BlockRef> bl
 }
 
 Status PeerLink::Carry(uint32_t number, const Forward& forward, uint64_t end_us) {
-  if (forward.clear) return Ask<ClearReply>(Verb::kClear, larder::Clear{number}, end_us).status();
+  if (forward.clear)
+    return Ask<ClearReply>(Verb::kClear, larder::Clear{number, forward.stamp_ms}, end_us).status();
   const larder::Remove remove{number, forward.groups, forward.hashes};
   return Ask<RemoveReply>(Verb::kRemove, remove, end_us).status();
 }

@@ -19,7 +19,8 @@ SlotSets PlaceTimes::Under(const NodeTable& table, const std::string& self) {
     uint32_t copies = 0;  // before this node
     for (const uint16_t node : placement.Order(static_cast<uint16_t>(slot))) {
       if (table.nodes[node].id == self) {
-        for (uint32_t replicas = copies + 1; replicas <= kReplicasMax; ++replicas) held[replicas][slot] = true;
+        for (uint32_t replicas = copies + 1; replicas <= kReplicasMax; ++replicas)
+          held[replicas][slot] = true;
         break;
       }
       if (table.nodes[node].state != NodeState::kDraining) ++copies;

@@ -34,7 +34,9 @@ class PlaceTimes {
   bool followed() const { return !held_[1].empty(); }
 
   // Whether a piece that was put at `born_s` is from before the place was lost and got back.
-  bool Old(uint32_t replicas, uint16_t slot, uint32_t born_s) const { return born_s < BeforeS(replicas, slot); }
+  bool Old(uint32_t replicas, uint16_t slot, uint32_t born_s) const {
+    return born_s < BeforeS(replicas, slot);
+  }
   // The same of a tenant that is not known: under any number of copies.
   bool OldUnderAny(uint16_t slot, uint32_t born_s) const;
   // What is put from now on is dated no earlier.

@@ -165,7 +165,7 @@ void ClientSession::OnHello(const Envelope& envelope, ByteView record) {
   }
   Opened opened;
   opened.restores = (hello.features & kFeatureRestores) != 0;
-  opened.knows_places = (hello.features & (kFeatureRestores | kFeatureHandsOver)) != 0;
+  opened.hands_over = (hello.features & kFeatureHandsOver) != 0;
   if (!shared_->credentials.empty()) {
     const Credential* credential = FindCredential(shared_->credentials, hello.token);
     if (credential == nullptr) {

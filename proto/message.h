@@ -92,7 +92,7 @@ enum class Presence : uint8_t {
   kDiskLost = 80,    // its disk failed
   kBypassed = 81,    // an operator has everything answered as a miss
   kOverQuota = 82,   // its tenant's quota had no room for it, or made it leave for others of that tenant
-  kPlaceLost = 83,  // the node was not its home for a while, and may not have heard that it was removed
+  kPlaceLost = 83,   // the node was not its home for a while, and may not have heard that it was removed
 };
 inline constexpr bool IsHit(Presence presence) {
   return static_cast<uint8_t>(presence) < 64;
@@ -101,8 +101,8 @@ std::string_view PresenceName(Presence presence);  // "ram", "never-stored", ...
 
 // Of Hello: a node that restores copies. What was removed or cleared lately is not taken from it.
 inline constexpr uint64_t kFeatureRestores = 1;
-// A node that leaves: it hands its blocks to those who have their places from now on, whether they know it yet
-// or not.
+// A node that leaves: it hands its blocks to those who have their places from now on, whether they know it
+// yet or not.
 inline constexpr uint64_t kFeatureHandsOver = 2;
 
 struct Hello {
@@ -357,6 +357,9 @@ struct RemoveReply {
 };
 struct Clear {
   uint32_t number = 0;
+  // When the client cleared, Unix milliseconds: the same for all nodes that it asks, so that a node that was
+  // not reached can tell later that it missed one. 0 (not sent): the node's own clock.
+  uint64_t stamp_ms = 0;
   bool operator==(const Clear&) const = default;
 };
 struct ClearReply {

@@ -315,6 +315,7 @@ Status Decode(ByteView record, Clear* body) {
   Decoder in("clear", record);
   *body = {};
   body->number = in.U32();
+  if (in.More()) body->stamp_ms = in.U64();  // older peers don't send it
   return in.Finish();
 }
 

@@ -324,8 +324,9 @@ Bytes Encode(const Envelope& envelope, const RemoveReply& body) {
 }
 
 Bytes Encode(const Envelope& envelope, const Clear& body) {
-  Encoder out(envelope, 4);
+  Encoder out(envelope, 12);
   out.U32(body.number);
+  if (body.stamp_ms != 0) out.U64(body.stamp_ms);
   return out.Finish();
 }
 

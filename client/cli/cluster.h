@@ -40,7 +40,7 @@ Status AskStats(const std::string& address, uint64_t timeout_us, control::v1::St
 Status AskHealth(const std::string& address, uint64_t timeout_us, std::string* out);
 Status AskNamespaces(const std::string& address, const Globals& globals,
                      control::v1::NamespacesResponse* out);
-Status AskClear(const std::string& address, const Globals& globals, const std::string& hex,
+Status AskClear(const std::string& address, const Globals& globals, const std::string& hex, uint64_t stamp_ms,
                 control::v1::ClearResponse* out);
 Status AskDrain(const std::string& address, const Globals& globals, control::v1::DrainResponse* out);
 Status AskExplain(const std::string& address, const Globals& globals,

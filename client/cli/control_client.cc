@@ -86,9 +86,10 @@ Status AskNamespaces(const std::string& address, const Globals& globals, api::Na
                            api::NamespacesRequest(), out, globals.token);
 }
 
-Status AskClear(const std::string& address, const Globals& globals, const std::string& hex,
+Status AskClear(const std::string& address, const Globals& globals, const std::string& hex, uint64_t stamp_ms,
                 api::ClearResponse* out) {
   api::ClearRequest request;
+  request.set_stamp_unix_ms(stamp_ms);
   request.set_hex(hex);
   return Ask<api::Control>(address, globals.timeout_us, &api::Control::Stub::Clear, request, out,
                            globals.token);

@@ -264,13 +264,13 @@ int Remove(const Globals& globals, const Arguments& arguments) {
   for (std::span<const ChainHash> left(keys); !left.empty();) {
     const auto some = left.first(std::min<size_t>(left.size(), kHashesOfRemove));
     left = left.subspan(some.size());
-    const Result<uint32_t> done =
-        client.value()->Remove(handle.value(), some, groups, {globals.timeout_us});
+    const Result<uint32_t> done = client.value()->Remove(handle.value(), some, groups, {globals.timeout_us});
     if (!done.ok()) return Fail(done.status());
     removed += done.value();
   }
   if (globals.json()) {
-    std::printf("%s\n", ordered_json{{"hash", ToHex(key->bytes)}, {"removed_blocks", removed}}.dump().c_str());
+    std::printf("%s\n",
+                ordered_json{{"hash", ToHex(key->bytes)}, {"removed_blocks", removed}}.dump().c_str());
   } else {
     std::printf("%s: removed, %s blocks\n", ToHex(key->bytes).c_str(), Grouped(removed).c_str());
   }
@@ -309,8 +309,9 @@ void AddRemove(CLI::App* app, Run* run) {
   arguments->name_space = AddNamespaceFlags(command);
   command->add_option("name", arguments->name, "the file's name");
   command->add_option("--hash", arguments->hash, "its chain hash, or that of one block, instead");
-  command->callback(
-      [run, arguments] { *run = [arguments](const Globals& globals) { return Remove(globals, *arguments); }; });
+  command->callback([run, arguments] {
+    *run = [arguments](const Globals& globals) { return Remove(globals, *arguments); };
+  });
 }
 
 void AddBlocks(CLI::App* app, Run* run) {

@@ -1,5 +1,6 @@
 // larderctl namespaces and clear.
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -163,9 +164,12 @@ int Clear(const Globals& globals, const std::string& prefix) {
   }
   const auto& [hex, sum] = found.front();
   uint64_t removed = 0;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto stamp_ms =
+      static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
   for (const std::string& address : sum.nodes) {
     control::v1::ClearResponse response;
-    const Status status = AskClear(address, globals, hex, &response);
+    const Status status = AskClear(address, globals, hex, stamp_ms, &response);
     if (status.ok())
       removed += response.removed_blocks();
     else

@@ -139,6 +139,7 @@ void Core::SendWaiting(Link* link, std::unique_ptr<Call> owned) {
     case Verb::kClear: {
       larder::Clear clear;
       clear.number = link->namespaces[call->name_space].number;
+      clear.stamp_ms = static_cast<const ClearOperation*>(call->operation)->stamp_ms;
       return Transmit(link, Encode(EnvelopeFor(*call), clear), nullptr);
     }
     default:

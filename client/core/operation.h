@@ -129,6 +129,7 @@ struct RemoveOperation : Operation {
 
 struct ClearOperation : Operation {
   ClearOperation() : Operation(Kind::kClear) {}
+  uint64_t stamp_ms = 0;  // Unix, when it was cleared: the same for all nodes
   uint64_t removed = 0;
   std::vector<std::string> failed_nodes;  // "id: why"
 };

@@ -31,8 +31,8 @@ class Membership {
   // A newer table. Called on the membership's own thread; must not call back.
   using Sink = std::function<void(const NodeTable&)>;
 
-  // This node is about to be known to the others again, who went on without it for a while: before they hear of
-  // it, on the membership's own thread, and it may take a second. `others`: the table as they have it.
+  // This node is about to be known to the others again, who went on without it for a while: before they hear
+  // of it, on the membership's own thread, and it may take a second. `others`: the table as they have it.
   // `placeless`: its place had been given up, or it never had one.
   using OnBack = std::function<void(const NodeTable& others, bool placeless)>;
 

@@ -291,6 +291,21 @@ class Cluster(unittest.TestCase):
         self.sees(a, 2)
         self.missing(a)  # some are; none is wrong
 
+    def test_a_receiver_that_died_holds_up_no_clear_at_the_node_that_leaves(self):
+        a, b, c = self.three_with_files("--hand-over-rate", "1MiB")
+        space = json.loads(a.ctl("namespaces", "--json").stdout)["namespaces"][0]
+        drain = self.drain(a, c, "--json")
+        until(lambda: self.handed(c) > 3, "some blocks handed over")
+        b.process.kill()
+        b.process.wait()
+        done = a.ctl("--timeout", "8s", "clear", space["hex"], "--json")
+        unanswered = json.loads(done.stdout)["unanswered"]
+        self.assertEqual(len(unanswered), 1, unanswered)
+        self.assertIn(b.report["control"], unanswered[0])
+        drain.communicate(timeout=PATIENCE_S)
+        self.assertEqual(c.process.wait(PATIENCE_S), 0)
+        self.assertGreaterEqual(len(self.missing(a)), len(self.files) // 2)
+
     def test_a_receiver_that_is_stopped_costs_the_budget_at_most(self):
         a, b, c = self.three_with_files("--hand-over-budget", "2s")
         for node in (a, b):
@@ -475,7 +490,7 @@ class Cluster(unittest.TestCase):
 
     def state(self, asked, node):
         status = json.loads(asked.ctl("status", "--json").stdout)
-        return {each["id"]: each.get("state") for each in status["nodes"]}[node.report["node_id"]]
+        return {each["id"]: each.get("state") for each in status["nodes"]}.get(node.report["node_id"])
 
     def remove(self, node, names):
         for name in names:
@@ -548,6 +563,56 @@ class Cluster(unittest.TestCase):
         self.all_missed(a, gone)
         until(lambda: b.metric("larder_place_lost_pieces_total") >= kept, "nothing of it stays")
         self.assertEqual(b.metric("larder_ssd_pieces"), 0)
+
+    def put_one(self, node, model):
+        """A block of a namespace of its own, on whichever node it belongs to."""
+        how = ("--field", "kind=opaque", "--field", "model=" + model)
+        names = [f"{model} {number}" for number in range(12)]
+        for name in names:
+            put = node.ctl("put", "-", "--name", name, *how, stdin=os.urandom(100_000))
+            self.assertEqual(put.returncode, 0, put.stderr)
+        return names, how
+
+    def hits(self, node, names, how):
+        return [name for name in names if node.ctl("get", name, *how).returncode == 0]
+
+    def test_a_namespace_that_was_cleared_while_a_node_was_down_is_not_there_when_it_is_back(self):
+        a, b = (self.ssd_node(name) for name in ("a", "b"))
+        for node in (a, b):
+            self.sees(node, 2)
+        self.same_table(a, b)
+        cleared, kept = self.put_one(a, "cleared"), self.put_one(a, "kept")
+        self.assertEqual(b.end(), 0)  # what it holds goes to SSD
+        spaces = json.loads(a.ctl("namespaces", "--json").stdout)["namespaces"]
+        hex_of = {model: space["hex"] for space in spaces for model in ("cleared", "kept") if model in space["identity"]}
+        done = a.ctl("clear", hex_of["cleared"])
+        self.assertEqual(done.returncode, 1)  # b does not answer, and that is said
+        self.assertIn(b.report["control"].encode(), done.stderr)
+        b.start()
+        self.same_table(a, b)
+        self.assertIn("1 namespaces were cleared meanwhile", b.log())
+        self.assertEqual(self.hits(a, *cleared), [])
+        self.assertEqual(self.hits(a, *kept), kept[0])
+        again = self.put_one(a, "cleared")
+        self.assertEqual(b.end(), 0)
+        b.start()
+        self.same_table(a, b)
+        self.assertEqual(self.hits(a, *again), again[0])  # a clear that was heard of once is not done again
+        self.assertEqual(self.hits(a, *kept), kept[0])
+
+    def test_what_was_ruled_out_and_cleared_while_a_node_was_stopped_holds_when_it_goes_on(self):
+        a, b = self.nodes_with_one_table("a", "b")
+        names = self.put_one(a, "m")
+        self.assertEqual(self.hits(a, *names), names[0])
+        b.process.send_signal(signal.SIGSTOP)
+        self.addCleanup(b.process.send_signal, signal.SIGCONT)
+        until(lambda: self.health(a)["membership"]["live"] == 1, "b's lease ends")
+        space = json.loads(a.ctl("--timeout", "300ms", "namespaces", "--json").stdout)["namespaces"][0]
+        self.assertEqual(a.ctl("--timeout", "300ms", "clear", space["hex"]).returncode, 1)
+        self.assertEqual(a.ctl("--timeout", "300ms", "quarantine", "--writer", "w", "--since", "1h").returncode, 1)
+        b.process.send_signal(signal.SIGCONT)
+        until(lambda: b.metric("larder_quarantine_rules") == 1, "b hears of the rule")
+        self.assertEqual(self.hits(a, *names), [])
 
     def test_a_node_that_stays_away_loses_its_place(self):
         a, b, c = (self.node(name, "--away-grace", "2s") for name in ("a", "b", "c"))

@@ -11,6 +11,7 @@ add_executable(node_core_test
   ${CMAKE_CURRENT_LIST_DIR}/owner_quarantine_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_quota_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_admin_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_clears_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_events_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_evict_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_fixture.cc

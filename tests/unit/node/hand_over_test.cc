@@ -236,7 +236,7 @@ TEST(HandOver, AClearThatCannotBeConfirmedEndsWithWhoWaitsForIt) {
   hand_over.Wait();
   pair.to.node->Stop();
   int asked = 0;
-  const Result<uint64_t> cleared = pair.from.node->Clear(space, [&asked] { return ++asked == 3; });
+  const Result<uint64_t> cleared = pair.from.node->Clear(space, 0, [&asked] { return ++asked == 3; });
   EXPECT_EQ(cleared.status().code(), Code::kTimedOut);
   EXPECT_EQ(asked, 3);
   EXPECT_EQ(HitsOf(&here, hashes), 0u);

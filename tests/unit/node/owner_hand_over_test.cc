@@ -183,6 +183,44 @@ TEST_F(Leaving, RemovesAndClearsAreAnsweredOnceTheyWereForwarded) {
   EXPECT_TRUE(node.owner->Idle());
 }
 
+TEST_F(Leaving, ARemoveThatAReceiverNeverHearsHasNoAnswerAndHoldsUpNoOther) {
+  Put(1);
+  node.owner->BeginHandOver();
+  const uint64_t lost = node.Send(session, Verb::kRemove, Remove{number, {0}, {HashOf(1)}});
+  const uint64_t next = node.Send(session, Verb::kRemove, Remove{number, {0}, {HashOf(2)}});
+  node.owner->Forwarded(node.owner->NextForward()->token, false);
+  EXPECT_FALSE(node.Answered(session, lost));
+  EXPECT_FALSE(node.Answered(session, next));
+  node.owner->Forwarded(node.owner->NextForward()->token);
+  EXPECT_FALSE(node.Answered(session, lost));
+  EXPECT_TRUE(node.Answered(session, next));
+  EXPECT_TRUE(node.owner->Idle());
+  node.Check();
+}
+
+// A put of a node that leaves may have timed out there and still land here, on a connection that it has left.
+TEST_F(Leaving, ACommitThatComesAfterACarriedRemoveIsRefused) {
+  constexpr SessionId kOld = 1000, kNew = 1001;
+  uint32_t numbers[2];
+  for (const SessionId each : {kOld, kNew}) {
+    Opened opened;
+    opened.hands_over = true;
+    node.Give(each, opened);
+    numbers[each - kOld] = node.OpenIdentity(each, OpaqueIdentity(), "tenant");
+  }
+  const Spec spec{1, 4096, {}}, other{2, 4096, {}};
+  const ReserveReply::Block reserved = node.ReserveOne(kOld, numbers[0], spec);
+  const ReserveReply::Block also = node.ReserveOne(kOld, numbers[0], other);
+  ASSERT_EQ(reserved.state, PutState::kTicket);
+  ASSERT_TRUE(node.Ask<RemoveReply>(kNew, Verb::kRemove, Remove{numbers[1], {0}, {HashOf(1)}}).ok());
+  EXPECT_EQ(node.CommitOne(kOld, reserved.ticket, spec), PutState::kBusy);
+  EXPECT_EQ(node.CommitOne(kOld, also.ticket, other), PutState::kStored);
+  EXPECT_EQ(node.ReserveOne(kOld, numbers[0], spec).state, PutState::kBusy);
+  EXPECT_FALSE(IsHit(node.MatchOne(session, number, spec)));
+  EXPECT_EQ(node.Put(session, number, spec), PutState::kStored) << "a client puts what it likes";
+  node.Check();
+}
+
 TEST_F(Leaving, ForwardsThatNobodyTakesHaveABound) {
   node.owner->BeginHandOver();
   size_t waiting = 0;

@@ -1,4 +1,5 @@
-// Places that are lost and come back: nothing from before is served, on either tier, in this life or the next.
+// Places that are lost and come back: nothing from before is served, on either tier, in this life or the
+// next.
 #include "tests/support/sim_disk.h"
 #include "tests/unit/node/owner_fixture.h"
 
@@ -133,9 +134,12 @@ struct Rig {
   void Open() { number = test->OpenIdentity(session, OpaqueIdentity()); }
   void Pass(uint64_t seconds) { test->now_us += seconds * kSecondUs; }
   std::optional<PlaceTimes> Follow(SlotSets held) {
-    return test->owner->FollowPlaces(std::move(held), test->now_us, test->now_us / 1000 + test->unix_ahead_ms);
+    return test->owner->FollowPlaces(std::move(held), test->now_us,
+                                     test->now_us / 1000 + test->unix_ahead_ms);
   }
-  PlaceTimes Lose() { return test->owner->LosePlaces(test->now_us, test->now_us / 1000 + test->unix_ahead_ms); }
+  PlaceTimes Lose() {
+    return test->owner->LosePlaces(test->now_us, test->now_us / 1000 + test->unix_ahead_ms);
+  }
   void Put(uint64_t key) { ASSERT_EQ(test->Put(session, number, Block(key)), PutState::kStored) << key; }
   Presence Get(uint64_t key) { return test->GetOne(session, number, Block(key)).presence; }
   Presence Match(uint64_t key) { return test->MatchOne(session, number, Block(key)); }
@@ -201,11 +205,12 @@ TEST(OwnerPlaces, WhatALeavingNodeHandsOverBeforeTheTableSaysSoStaysAndTheOldGoe
   rig.Pass(10);
   rig.Follow(WithB());
   Opened opened;
-  opened.knows_places = true;
+  opened.hands_over = true;
   constexpr SessionId kLeaving = 1000;
   rig.test->Give(kLeaving, opened);
   const uint32_t number = rig.test->OpenIdentity(kLeaving, OpaqueIdentity());
-  EXPECT_EQ(rig.test->Put(kLeaving, number, Block(moves)), PutState::kStored) << "not `exists`: that one is old";
+  EXPECT_EQ(rig.test->Put(kLeaving, number, Block(moves)), PutState::kStored)
+      << "not `exists`: that one is old";
   EXPECT_EQ(rig.stats().place_lost, 1u);
   rig.Follow(WithB(NodeState::kDraining));
   rig.test->Advance(5 * kSecondUs);
@@ -304,8 +309,8 @@ TEST(OwnerPlaces, AClockThatWasSetBackWhileTheNodeWasDownKeepsNothing) {
   rig.test.reset();
   std::vector<std::unique_ptr<ssd::Disk>> disks;
   disks.push_back(std::make_unique<testing::SimDisk>(&rig.media, ++rig.seed, false));
-  rig.test = std::make_unique<TestOwner>(rig.options,
-                                         std::make_unique<ssd::SsdTier>(ssd::TierOptions{}, std::move(disks)));
+  rig.test = std::make_unique<TestOwner>(
+      rig.options, std::make_unique<ssd::SsdTier>(ssd::TierOptions{}, std::move(disks)));
   rig.test->unix_ahead_ms = 1'600'000'000'000;
   rig.Lose();
   rig.Follow(Alone());
