@@ -241,7 +241,7 @@ int Get(const Globals& globals, const FileArguments& arguments) {
 }
 
 // The index last: until then another remove finds the rest. It is asked of every node that may have a copy.
-int Remove(const Globals& globals, const Arguments& arguments) {
+int Remove(const Globals& globals, const FileArguments& arguments) {
   if (arguments.name.empty() == arguments.hash.empty())
     return Fail(Invalid("remove wants a name or --hash"), kExitUsage);
   const Result<ChainHash> key = KeyOf(arguments, arguments.name);
@@ -305,7 +305,7 @@ void AddGet(CLI::App* app, Run* run) {
 
 void AddRemove(CLI::App* app, Run* run) {
   CLI::App* command = app->add_subcommand("remove", "forget a file that put stored, or one block");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<FileArguments>();
   arguments->name_space = AddNamespaceFlags(command);
   command->add_option("name", arguments->name, "the file's name");
   command->add_option("--hash", arguments->hash, "its chain hash, or that of one block, instead");

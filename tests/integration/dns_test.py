@@ -6,6 +6,7 @@
 import json
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
@@ -150,6 +151,26 @@ class Dns(Case):
         rounds = self.names.asked
         until(lambda: self.names.asked > rounds + 20, "longer than the grace")  # 20 times 300 ms
         self.assertEqual(self.health(a)["table_epoch"], before)
+
+    def test_what_was_removed_beyond_the_grace_of_a_stopped_node_is_not_there_when_it_goes_on(self):
+        a, b, c = self.three("--away-grace", "2s")
+        names = [f"file {number}" for number in range(12)]
+        for name in names:
+            self.assertEqual(a.ctl("put", "-", "--name", name, stdin=os.urandom(1000)).returncode, 0)
+        held = c.metric("larder_pieces")
+        self.assertGreater(held, 0)
+        before = self.health(a)["table_epoch"]
+        c.process.send_signal(signal.SIGSTOP)
+        self.addCleanup(c.process.send_signal, signal.SIGCONT)
+        until(lambda: self.health(a)["table_epoch"] > before, "n3 away")
+        self.all_see([a, b], 3)
+        for name in names:
+            self.assertEqual(a.ctl("remove", name).returncode, 0)
+        c.process.send_signal(signal.SIGCONT)
+        until(lambda: c.metric("larder_place_lost_pieces_total") == held, "nothing of it stays")
+        self.all_see([a, b, c], 3)
+        for name in names:
+            self.assertEqual(a.ctl("get", name).returncode, 1, name)
 
     def test_dns_away_the_last_table_stays_also_for_who_restarts(self):
         nodes = a, b, c = self.three()

@@ -86,7 +86,8 @@ TEST(EveryMessage, IgnoresNewerFields) {
   for (const Kind& kind : EveryKind()) {
     const ByteView record = RecordOf(kind.sample);
     Bytes longer(record.begin(), record.end());
-    longer.insert(longer.end(), 4, std::byte{0});  // where Touch has a field that older peers don't send
+    longer.insert(longer.end(), 8,
+                  std::byte{0});  // where Touch and Clear have fields that older peers don't send
     longer.insert(longer.end(), 11, std::byte{0xee});
     EXPECT_TRUE(kind.is_sample(longer)) << kind.name;
   }
@@ -103,6 +104,19 @@ TEST(Touch, TellsTheLengthOfItsChainWhenItIsKnown) {
   EXPECT_EQ(back, touch);
   ASSERT_TRUE(Decode(RecordOf(unknown), &back).ok());
   EXPECT_EQ(back.chain_length, 0u);
+}
+
+TEST(Clear, TellsItsStampAndOlderPeersDoNot) {
+  Clear clear = Sample<Clear>();
+  const Bytes older = Encode(EnvelopeOf<Clear>(), clear);
+  clear.stamp_ms = 1'800'000'000'000;
+  const Bytes stamped = Encode(EnvelopeOf<Clear>(), clear);
+  EXPECT_EQ(stamped.size(), older.size() + 8);
+  Clear back;
+  ASSERT_TRUE(Decode(RecordOf(stamped), &back).ok());
+  EXPECT_EQ(back, clear);
+  ASSERT_TRUE(Decode(RecordOf(older), &back).ok());
+  EXPECT_EQ(back.stamp_ms, 0u);
 }
 
 TEST(Touch, TellsWhatIsExpectedOnlyWhenSomethingIs) {
@@ -222,7 +236,7 @@ TEST(Names, AreAllThere) {
   std::set<std::string_view> presences, states;
   for (int value = 0; value < 256; ++value) presences.insert(PresenceName(static_cast<Presence>(value)));
   for (int value = 0; value < 256; ++value) states.insert(PutStateName(static_cast<PutState>(value)));
-  EXPECT_EQ(presences.size(), 22u);  // with "unknown"
+  EXPECT_EQ(presences.size(), 23u);  // with "unknown"
   EXPECT_EQ(states.size(), 12u);
 }
 
