@@ -82,10 +82,16 @@ void Core::Start(Operation* operation) {
     }
     case Kind::kRemove: {
       auto* remove = static_cast<RemoveOperation*>(operation);
-      const uint32_t copies = std::max<uint32_t>(options_.client.replicas, 1);
-      remove->open_items = copies * remove->hashes.size();
-      for (uint32_t copy = 0; copy < copies; ++copy)
-        RouteKeys(remove, {{}, true, copy}, Presence::kUnreachable);
+      uint32_t places = std::max<uint32_t>(options_.client.replicas, 1);
+      // Behind a node that drains stand, in a block's order, those who take its puts already.
+      if (routing_ != nullptr) {
+        const auto draining =
+            std::ranges::count(routing_->table.nodes, NodeState::kDraining, &NodeRecord::state);
+        places += static_cast<uint32_t>(std::min<int64_t>(draining, routing_->placement.order_length()));
+      }
+      remove->open_items = places * remove->hashes.size();
+      for (uint32_t place = 0; place < places; ++place)
+        RouteKeys(remove, {{}, true, place}, Presence::kUnreachable);
       break;
     }
     case Kind::kClear:

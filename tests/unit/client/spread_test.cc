@@ -237,6 +237,9 @@ TEST_F(Spread, ADrainingNodeIsReadButNotWritten) {
   // What the draining home has not got is looked for where it goes now.
   Blocks moved(fresh, 4096);
   for (const BlockResult& result : client_->Get(ns_, moved.items)) EXPECT_EQ(result.outcome, Outcome::kHit);
+  // And removed there, too.
+  EXPECT_EQ(client_->Remove(ns_, fresh, std::vector<uint16_t>{0}).value(), 20u);
+  EXPECT_EQ(client_->Remove(ns_, chain, std::vector<uint16_t>{0}).value(), 20u);
 }
 
 TEST_F(Spread, WaitComposesTheLeadingCountsOfItsHomes) {
