@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "node/hot_round.h"
 #include "node/node.h"
 #include "node/peer_link.h"
 
@@ -58,6 +59,12 @@ class Courier {
            std::vector<PutState>* states);
   // They left here while they were put.
   Status TakeBack(const Parcel& parcel, const std::vector<const OutgoingPiece*>& pieces, uint64_t end_us);
+  // A copy by lease: renews it for what is there and puts the rest. `own_counts`: pieces that are there as the
+  // node's own will do.
+  CopyAnswer Copy(const Parcel& parcel, const std::vector<const OutgoingPiece*>& pieces, uint64_t lease_us,
+                  bool own_counts, uint64_t end_us);
+  // That something is removed; ok as well when the node is not in the table any more.
+  Status Tell(const std::string& node, const Digest& writer, const Forward& forward, uint64_t end_us);
   // What was removed here and waits to be heard by others, until one of them can't be asked.
   void ForwardAll(const std::function<bool()>& late, uint64_t end_us);
   const std::string& last_why() const { return last_why_; }  // of the last block that was not taken
@@ -76,6 +83,10 @@ class Courier {
   void NoteUnreachable(const LinkName& name, const Status& why);
   void DropIfClosed(const LinkName& name);
   bool Carry(const Forward& forward, const std::function<bool()>& late, uint64_t end_us);
+  Status CarryTo(const NodeRecord& heir, const Digest& writer, const Forward& forward, uint64_t end_us);
+  Result<CopyAnswer> CopyBy(PeerLink* link, const Parcel& parcel,
+                            const std::vector<const OutgoingPiece*>& pieces, uint64_t lease_us,
+                            bool own_counts, uint64_t end_us);
 
   Node* const node_;
   const std::vector<Credential> credentials_;  // this node's own; empty: everybody is anonymous

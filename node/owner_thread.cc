@@ -60,6 +60,10 @@ void OwnerThread::SetOnQuestions(std::function<void()> on_questions) {
   Call([&](Owner&) { on_questions_ = std::move(on_questions); });
 }
 
+void OwnerThread::SetOnRevokes(std::function<void()> on_revokes) {
+  Call([&](Owner&) { on_revokes_ = std::move(on_revokes); });
+}
+
 void OwnerThread::OnDisk() {
   if (disk_posted_.exchange(true)) return;
   mailbox_.PostCall([this](Owner& owner) {

@@ -41,6 +41,7 @@ class OwnerThread final : private Outbox {
   bool Call(const std::function<void(Owner&)>& call);
   // Runs on the owner's thread when there are questions for other nodes; must not call back. Empty: no more.
   void SetOnQuestions(std::function<void()> on_questions);
+  void SetOnRevokes(std::function<void()> on_revokes);  // the same for copies that have to go
   // A disk of the SSD tier has something to say: the owner looks, once for many of these.
   void OnDisk();
   // As Call, without waiting.
@@ -77,6 +78,9 @@ class OwnerThread final : private Outbox {
   void OnQuestions() override {
     if (on_questions_) on_questions_();
   }
+  void OnRevokes() override {
+    if (on_revokes_) on_revokes_();
+  }
 
   const OwnerThreadOptions options_;
   Background* const background_;
@@ -90,7 +94,7 @@ class OwnerThread final : private Outbox {
   // The owner's thread.
   std::unique_ptr<Owner> owner_;
   std::unordered_map<SessionId, std::vector<Action>> outgoing_;
-  std::function<void()> on_questions_;
+  std::function<void()> on_questions_, on_revokes_;
   uint64_t now_us_ = 0;
   uint64_t unix_ms_ = 0;
   uint64_t worked_us_ = 0;             // when something was there last
