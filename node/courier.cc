@@ -167,7 +167,7 @@ Status Courier::Tell(const std::string& node, const Digest& writer, const Forwar
                      uint64_t end_us) {
   const NodeTable table = node_->info().table;
   const auto heir = std::ranges::find(table.nodes, node, &NodeRecord::id);
-  if (heir == table.nodes.end()) return Status::Ok();
+  if (heir == table.nodes.end()) return {Code::kUnavailable, node + " is not in the table"};
   return CarryTo(*heir, writer, forward, end_us);
 }
 

@@ -63,7 +63,7 @@ class Courier {
   // node's own will do.
   CopyAnswer Copy(const Parcel& parcel, const std::vector<const OutgoingPiece*>& pieces, uint64_t lease_us,
                   bool own_counts, uint64_t end_us);
-  // That something is removed; ok as well when the node is not in the table any more.
+  // That something is removed.
   Status Tell(const std::string& node, const Digest& writer, const Forward& forward, uint64_t end_us);
   // What was removed here and waits to be heard by others, until one of them can't be asked.
   void ForwardAll(const std::function<bool()>& late, uint64_t end_us);
