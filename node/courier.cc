@@ -163,8 +163,7 @@ Status Courier::CarryTo(const NodeRecord& heir, const Digest& writer, const Forw
   return status;
 }
 
-Status Courier::Tell(const std::string& node, const Digest& writer, const Forward& forward,
-                     uint64_t end_us) {
+Status Courier::Tell(const std::string& node, const Digest& writer, const Forward& forward, uint64_t end_us) {
   const NodeTable table = node_->info().table;
   const auto heir = std::ranges::find(table.nodes, node, &NodeRecord::id);
   if (heir == table.nodes.end()) return {Code::kUnavailable, node + " is not in the table"};
@@ -184,7 +183,8 @@ CopyAnswer Courier::Copy(const Parcel& parcel, const std::vector<const OutgoingP
   return {};
 }
 
-// The other's clock is asked for first: a lease is counted from then on, by that clock there and by ours here.
+// The other's clock is asked for first: a lease is counted from then on, by that clock there and by ours
+// here.
 Result<CopyAnswer> Courier::CopyBy(PeerLink* link, const Parcel& parcel,
                                    const std::vector<const OutgoingPiece*>& pieces, uint64_t lease_us,
                                    bool own_counts, uint64_t end_us) {

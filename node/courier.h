@@ -59,8 +59,8 @@ class Courier {
            std::vector<PutState>* states);
   // They left here while they were put.
   Status TakeBack(const Parcel& parcel, const std::vector<const OutgoingPiece*>& pieces, uint64_t end_us);
-  // A copy by lease: renews it for what is there and puts the rest. `own_counts`: pieces that are there as the
-  // node's own will do.
+  // A copy by lease: renews it for what is there and puts the rest. `own_counts`: pieces that are there as
+  // the node's own will do.
   CopyAnswer Copy(const Parcel& parcel, const std::vector<const OutgoingPiece*>& pieces, uint64_t lease_us,
                   bool own_counts, uint64_t end_us);
   // That something is removed.

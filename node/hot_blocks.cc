@@ -26,8 +26,8 @@ void HotBlocks::Read(uint64_t key, uint32_t entry, uint64_t now_us) {
   Cool(now_us);
   ++served_;
   Counter* const set = &counters_[SetOf(key)];
-  auto counter = std::find_if(set, set + kWays,
-                              [&](const Counter& each) { return each.key == key && each.reads != 0; });
+  auto counter =
+      std::find_if(set, set + kWays, [&](const Counter& each) { return each.key == key && each.reads != 0; });
   if (counter == set + kWays) {
     // The least read of its set wears off until a newcomer takes its place.
     counter = std::min_element(set, set + kWays,
@@ -61,8 +61,9 @@ std::vector<HotBlocks::Hot> HotBlocks::Hottest() const {
   for (const Counter& counter : counters_) {
     if (PlacesFor(counter.reads, 1) > 1) hot.push_back({counter.key, counter.entry, counter.reads});
   }
-  std::sort(hot.begin(), hot.end(),
-            [](const Hot& a, const Hot& b) { return a.reads != b.reads ? a.reads > b.reads : a.key < b.key; });
+  std::sort(hot.begin(), hot.end(), [](const Hot& a, const Hot& b) {
+    return a.reads != b.reads ? a.reads > b.reads : a.key < b.key;
+  });
   return hot;
 }
 

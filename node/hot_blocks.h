@@ -1,6 +1,6 @@
-// Blocks that are read more than their share: which ones, how many nodes ought to have them, which have copies
-// and until when, and whom a removal still has to reach. Pure: no clock, no thread, no socket; part of the
-// owner. Whoever carries the copies (node/hot_copies.h) has a thread of its own.
+// Blocks that are read more than their share: which ones, how many nodes ought to have them, which have
+// copies and until when, and whom a removal still has to reach. Pure: no clock, no thread, no socket; part of
+// the owner. Whoever carries the copies (node/hot_copies.h) has a thread of its own.
 //
 // Reads are counted in a table of fixed size that forgets the seldom read ones first, and halves once a
 // minute; so does the count of all that this node serves, copies of others' blocks included, which is what a
@@ -43,7 +43,7 @@ struct HotRevoke {
 class HotBlocks {
  public:
   static constexpr uint64_t kHalfLifeUs = 60'000'000;
-  static constexpr uint32_t kReadsMin = 32;    // in about a minute; fewer are nobody's burden
+  static constexpr uint32_t kReadsMin = 32;     // in about a minute; fewer are nobody's burden
   static constexpr size_t kCountersMax = 4096;  // 16 bytes each
   static constexpr size_t kCopiedMax = 256;     // blocks
 

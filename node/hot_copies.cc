@@ -116,8 +116,7 @@ void HotCopies::TellRevokes() {
     const Forward remove{0, revoke.name_space, false, revoke.groups, revoke.hashes};
     for (const HotHolder& holder : revoke.holders) {
       if (Stopping()) return;
-      const Status told =
-          courier_.Tell(holder.node, holder.writer, remove, transport::NowUs() + kTellUs);
+      const Status told = courier_.Tell(holder.node, holder.writer, remove, transport::NowUs() + kTellUs);
       if (told.ok()) node_->Revoked(revoke.token, holder.node);
     }
   }

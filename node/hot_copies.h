@@ -1,11 +1,11 @@
-// Copying hot blocks: of what this node is home to and what is read more than its share, the next nodes of the
-// block's own order get copies, at a bounded rate, by the same courier as leaving and restoring. Copies live by
-// leases that are renewed here four times as often as they would end; what is removed, cleared or ruled out
-// here is told to whoever has a copy, and only then answered. A node that cannot be told forgets its copy when
-// the lease ends.
+// Copying hot blocks: of what this node is home to and what is read more than its share, the next nodes of
+// the block's own order get copies, at a bounded rate, by the same courier as leaving and restoring. Copies
+// live by leases that are renewed here four times as often as they would end; what is removed, cleared or
+// ruled out here is told to whoever has a copy, and only then answered. A node that cannot be told forgets
+// its copy when the lease ends.
 //
-// A thread of its own, that may wait. The owner decides what is hot (hot_blocks.h); readers hear of the copies
-// with the answers of their gets.
+// A thread of its own, that may wait. The owner decides what is hot (hot_blocks.h); readers hear of the
+// copies with the answers of their gets.
 #pragma once
 
 #include <condition_variable>

@@ -15,7 +15,7 @@
 
 namespace larder::node {
 
-inline constexpr uint64_t kHotRetryUs = 5'000'000;    // after a copy that could not be put
+inline constexpr uint64_t kHotRetryUs = 5'000'000;     // after a copy that could not be put
 inline constexpr uint64_t kHotAttemptUs = 20'000'000;  // for one copy, at most
 
 // What became of a copy, or of renewing it.

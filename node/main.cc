@@ -182,8 +182,8 @@ struct Daemon {
       repair = std::make_unique<Repair>(node.get(), how);
     }
     if (config.hot_copies != 0) {
-      hot_copies = std::make_unique<HotCopies>(
-          node.get(), HotCopiesOptions{config.hot_rate, loaded.credentials});
+      hot_copies =
+          std::make_unique<HotCopies>(node.get(), HotCopiesOptions{config.hot_rate, loaded.credentials});
     }
     endpoints.SetNode(node.get());
     control->SetDrain(

@@ -530,8 +530,7 @@ Result<std::vector<WarmPiece>> Node::ListWarm(const SlotSets* only) const {
   return list;
 }
 
-Result<OutgoingPage> Node::TakeOut(std::span<const WarmPiece> list, const PageLimits& limits,
-                                   bool by_lease) {
+Result<OutgoingPage> Node::TakeOut(std::span<const WarmPiece> list, const PageLimits& limits, bool by_lease) {
   OutgoingPage page;
   if (!impl_->owner->Call([&](Owner& owner) { page = owner.TakeOut(list, limits, by_lease); })) {
     return kStopped;

@@ -63,8 +63,8 @@ void Owner::Drain(bool save) {
 }
 bool Owner::Idle() const {
   return state_->tickets.empty() && state_->hard_pins == 0 && state_->waits.size() == 0 &&
-         state_->cold_gets.empty() && state_->asides.empty() && state_->undurable.empty() && state_->revokes.empty() &&
-         !state_->Saving();
+         state_->cold_gets.empty() && state_->asides.empty() && state_->undurable.empty() &&
+         state_->revokes.empty() && !state_->Saving();
 }
 OwnerStats Owner::stats() const {
   return state_->Stats();
@@ -242,7 +242,7 @@ uint64_t Owner::State::NextTimerUs() const {
   if (ssd != nullptr) next = std::min(next, ssd->NextTimerUs());
   if (options.scrub_bytes_per_s != 0) next = std::min(next, scrub_us);
   if (!pin_ends.empty()) next = std::min(next, std::get<0>(*pin_ends.begin()));
-  if (!lease_ends.empty()) next = std::min(next, lease_ends.begin()->first);
+  if (!lease_ends.empty()) next = std::min(next, lease_ends.begin()->first - ahead_ms * 1000);
   for (const auto& [token, revoke] : revokes) {
     for (const HotHolder& holder : revoke.told.holders) next = std::min(next, holder.end_us);
   }

@@ -381,8 +381,8 @@ class Owner {
   // is UINT32_MAX at the end. Nothing under bypass. `only`: of tenants with several replicas, those slots.
   // Bounded in time, not in order: sort it by heat.
   std::vector<WarmPiece> ListWarm(uint32_t* from, const SlotSets* only = nullptr) const;
-  // Of the list's beginning, what is still here and not ruled out, pinned. `by_lease`: for copies whose leases
-  // end with their tenant's time to live; else such pieces stay.
+  // Of the list's beginning, what is still here and not ruled out, pinned. `by_lease`: for copies whose
+  // leases end with their tenant's time to live; else such pieces stay.
   OutgoingPage TakeOut(std::span<const WarmPiece> list, const PageLimits& limits, bool by_lease = false);
   // Gives pins back. For each entry: it left while it was out (removed, cleared, quarantined).
   std::vector<bool> LetGo(std::span<const uint32_t> entries);

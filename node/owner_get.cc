@@ -72,8 +72,9 @@ void Owner::State::OnGet(Asker& asker, const Get& body) {
     if (CoverOf(first, ref.rectangle, &sources)) {
       if (asker.move_bytes != 0) WholePieces(&sources);
       // What is here by lease is its home's to give.
-      const bool lent = asker.move_bytes != 0 &&
-                        std::ranges::any_of(sources, [&](const Patch& s) { return index[s.entry].leased != 0; });
+      const bool lent = asker.move_bytes != 0 && std::ranges::any_of(sources, [&](const Patch& s) {
+                          return index[s.entry].leased != 0;
+                        });
       if (!lent) block.presence = AddPatches(sources, &work, &block);
     } else if (ssd != nullptr && CoverBoth(number, ref.hash, ref.group, first, ref.rectangle, &sources)) {
       // Some of it lies on SSD: all of it waits, and what was pinned here is pinned again there.
@@ -124,7 +125,8 @@ Presence Owner::State::AddPatches(const std::vector<Patch>& patches, GetWork* wo
   headers.reserve(patches.size());
   for (const Patch& patch : patches) {
     // A get that waited for SSD may have waited too long.
-    const bool lease_over = index[patch.entry].leased != 0 && leased.at(patch.entry).end_us <= now_us;
+    const bool lease_over =
+        index[patch.entry].leased != 0 && leased.at(patch.entry).end_us <= lease_clock_us();
     if (lease_over || Expired(index[patch.entry].space.number, index.place(patch.entry).born_s)) {
       if (index[patch.entry].hidden == 0) Expire(patch.entry);
       return Presence::kExpired;

@@ -27,8 +27,7 @@ uint64_t Owner::State::HeatOf(uint32_t entry) const {
   return WarmPiece::HeatOf(policy.LastUs(entry), policy.DepthOf(entry));
 }
 
-OutgoingPage Owner::State::TakeOut(std::span<const WarmPiece> list, const PageLimits& limits,
-                                   bool by_lease) {
+OutgoingPage Owner::State::TakeOut(std::span<const WarmPiece> list, const PageLimits& limits, bool by_lease) {
   OutgoingPage page;
   uint64_t payload_bytes = 0, header_bytes = 0;
   for (; page.looked < list.size() && page.pieces.size() < limits.pieces; ++page.looked) {

@@ -17,7 +17,7 @@ constexpr uint64_t kLeaseWorthUs = 2'000'000;  // a copy for less is not worth i
 // By this node's clock, which its home has read and sent back: so a message that was under way for however
 // long gives no more than its home meant when it was sent.
 uint64_t Owner::State::LeaseEndOf(uint64_t since_us, uint64_t lease_us) const {
-  return since_us > now_us ? 0 : since_us + std::min(lease_us, kHotLeaseUs);
+  return since_us > lease_clock_us() ? 0 : since_us + std::min(lease_us, kHotLeaseUs);
 }
 
 void Owner::State::LeaseOut(uint32_t entry, uint64_t end_us) {
@@ -43,7 +43,7 @@ void Owner::State::EndLease(uint32_t entry) {
 void Owner::State::EndLeases() {
   for (uint32_t i = 0; i < kTimerStepsMax && !lease_ends.empty(); ++i) {
     const auto [end_us, entry] = *lease_ends.begin();
-    if (end_us > now_us) return;
+    if (end_us > lease_clock_us()) return;
     ++counts.leases_ended;
     Leave(entry, Presence::kExpired);
   }
@@ -73,7 +73,7 @@ void Owner::State::OnLease(Asker& asker, const Lease& body) {
                   "a lease names at most " + std::to_string(kBlocksMax) + " blocks; split the batch");
   }
   LeaseReply reply;
-  reply.now_us = now_us;
+  reply.now_us = lease_clock_us();
   const uint64_t end_us = LeaseEndOf(body.since_us, body.lease_us);
   for (const BlockRef& ref : body.blocks) reply.blocks.push_back(RenewPiece(number, ref, end_us));
   Answer(asker, reply);
@@ -90,9 +90,8 @@ void Owner::State::CountRead(uint32_t number, const BlockRef& ref, const std::ve
     ++counts.copy_reads;
     ++leased.at(entry).reads;
     // Touches go to the home, so a read is what keeps a copy.
-    const TouchInfo info{.now_us = now_us,
-                         .depth = DepthOf(entry),
-                         .key = FingerprintOf(number, ref.hash, ref.group)};
+    const TouchInfo info{
+        .now_us = now_us, .depth = DepthOf(entry), .key = FingerprintOf(number, ref.hash, ref.group)};
     for (const Patch& source : sources) TouchPiece(source.entry, info, false);
     return;
   }
@@ -109,7 +108,8 @@ HotBlock Owner::State::PlanOf(const BlockName& name, const HotBlocks::Copied& co
   if (rules.bypass) return block;
   for (uint32_t piece = index.Find(name.space, name.hash, name.group); piece != kNone;
        piece = index[piece].next_piece) {
-    if (!MayCopy(piece)) return {name, record.name_space, record.replicas, copied.places, 0, {}, copied.holders};
+    if (!MayCopy(piece))
+      return {name, record.name_space, record.replicas, copied.places, 0, {}, copied.holders};
     if (record.ttl_ms != 0) {
       const uint64_t end_ms = uint64_t{index.place(piece).born_s} * 1000 + record.ttl_ms;
       const uint64_t left_ms = end_ms - std::min(end_ms, steady_ms());

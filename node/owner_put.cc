@@ -55,7 +55,7 @@ void Owner::State::OnReserve(Asker& asker, Reserve&& body) {
   for (Reserve::Block& block : body.blocks) {
     uint64_t ticket = 0;
     PutState state = PutState::kExpired;
-    if (body.lease_us == 0 || lease_end_us > now_us) {
+    if (body.lease_us == 0 || lease_end_us > lease_clock_us()) {
       state = ReserveBlock(asker, number, std::move(block), lease_end_us, &ticket);
     }
     reply.blocks.push_back({state, ticket});
@@ -189,7 +189,7 @@ PutState Owner::State::StoreTicket(const Asker& asker, const Ticket& ticket,
   if (MustNotComeBack(*asker.session, ticket.name)) return PutState::kBusy;
   if (rules.Bans(asker.session->writer, unix_ms)) return PutState::kInvalid;
   if (crc32c.size() != ticket.rectangle.parts()) return PutState::kCorrupt;
-  if (ticket.lease_end_us != 0 && ticket.lease_end_us <= now_us) return PutState::kExpired;
+  if (ticket.lease_end_us != 0 && ticket.lease_end_us <= lease_clock_us()) return PutState::kExpired;
   const uint32_t first = Find(number, ticket.name.hash, ticket.name.group);
   std::vector<Patch> sources;
   if (CoverOf(first, ticket.rectangle, &sources)) {

@@ -128,7 +128,7 @@ struct Ticket {
   uint32_t depth = 0;
   uint64_t kept_bytes = 0;  // of parts, codec data and constituents
   bool revoked = false;
-  uint64_t lease_end_us = 0;  // 0: none
+  uint64_t lease_end_us = 0;  // by lease_clock_us; 0: none
   uint64_t progress_us = 0;
   std::list<uint64_t>::iterator stall_position;  // valid unless revoked
 };
@@ -182,8 +182,8 @@ struct DurableReply {
 
 // Another node's hot block.
 struct Leased {
-  uint64_t end_us = 0;
-  uint32_t reads = 0;  // since its home asked last
+  uint64_t end_us = 0;  // by lease_clock_us
+  uint32_t reads = 0;   // since its home asked last
 };
 
 // Copies that have to go, and who waits for it. In holders[i].end_us at the latest it has heard.
@@ -405,6 +405,8 @@ struct Owner::State : private ssd::TierSink {
   void AddForward(Forward&& forward);
 
   // owner_hot.cc
+  // A machine that was asleep lets no lease live longer.
+  uint64_t lease_clock_us() const { return now_us + ahead_ms * 1000; }
   uint64_t LeaseEndOf(uint64_t since_us, uint64_t lease_us) const;
   void LeaseOut(uint32_t entry, uint64_t end_us);
   void KeepForGood(uint32_t first);
@@ -554,9 +556,9 @@ struct Owner::State : private ssd::TierSink {
   bool handing_over = false;
   RemovedLately removed_lately;  // of tenants with several replicas
   HotBlocks hot;
-  std::unordered_map<uint32_t, Leased> leased;        // by entry
+  std::unordered_map<uint32_t, Leased> leased;         // by entry
   std::set<std::pair<uint64_t, uint32_t>> lease_ends;  // end_us, entry
-  std::map<uint64_t, OpenRevoke> revokes;                 // by token
+  std::map<uint64_t, OpenRevoke> revokes;              // by token
   std::deque<Forward> forwards;
   uint64_t forward_hashes = 0;
   Homecoming homecoming;

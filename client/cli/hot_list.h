@@ -1,4 +1,5 @@
-// The hot list: blocks that are read more than their share, and the copies that their homes have put elsewhere.
+// The hot list: blocks that are read more than their share, and the copies that their homes have put
+// elsewhere.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -175,6 +175,7 @@ class Core {
   bool SendGetChunk(Peer* peer, Link* link, Share* share);
   Peer* HotPlace(const GetOperation& get, GetTarget* target);
   void NoteHot(const GetOperation& get, const Call& call);
+  void ForgetHot(const Peer* home);
   void QueueShare(Operation* operation, Peer* peer, Share&& share);
   void OnGetReply(std::unique_ptr<Call> call, Link* link, ByteView record, bool landed);
   void OnLanded(Call* call);

@@ -53,8 +53,8 @@ void Core::RouteTargets(GetOperation* get, std::vector<uint32_t> items) {
   for (auto& [peer, share] : shares) QueueShare(get, peer, std::move(share));
 }
 
-// Whose turn it is of the nodes that have the block because it is read much; nullptr: its home's, or there are
-// none.
+// Whose turn it is of the nodes that have the block because it is read much; nullptr: its home's, or there
+// are none.
 Peer* Core::HotPlace(const GetOperation& get, GetTarget* target) {
   target->away = false;
   if (hot_.empty() || target->at_home || target->copy != 0 || target->repeats != 0) return nullptr;
@@ -70,6 +70,13 @@ Peer* Core::HotPlace(const GetOperation& get, GetTarget* target) {
   return nullptr;
 }
 
+void Core::ForgetHot(const Peer* home) {
+  if (hot_.empty()) return;
+  for (size_t i = 0; i < peer_of_node_.size(); ++i) {
+    if (peer_of_node_[i] == home) hot_.ForgetHome(static_cast<uint16_t>(i));
+  }
+}
+
 // What a home says of where its blocks are; silence says that they are nowhere else.
 void Core::NoteHot(const GetOperation& get, const Call& call) {
   const std::vector<GetReply::Places>& places = call.landing->places();
@@ -77,9 +84,10 @@ void Core::NoteHot(const GetOperation& get, const Call& call) {
   for (size_t i = 0; i < call.items.size(); ++i) {
     const GetTarget& target = get.targets[call.items[i]];
     if (target.away || target.copy != 0 || !IsHit(call.landing->reply(i).presence)) continue;
-    const auto told = std::find_if(places.begin(), places.end(), [&](const auto& each) { return each.block == i; });
-    hot_.Note({get.name_space, target.ref.group, target.ref.hash},
-              told == places.end() ? 0 : told->mask, routing_->table);
+    const auto told =
+        std::find_if(places.begin(), places.end(), [&](const auto& each) { return each.block == i; });
+    hot_.Note({get.name_space, target.ref.group, target.ref.hash}, told == places.end() ? 0 : told->mask,
+              routing_->table);
   }
 }
 

@@ -1,6 +1,6 @@
-// Where else blocks are that are read much, as their homes said with the answers of gets; a reader takes their
-// places in turn, its home among them, so that each home goes on telling. A hint may be wrong at any time: whoever
-// has not got the block says so, and the home is asked. Bounded; pure.
+// Where else blocks are that are read much, as their homes said with the answers of gets; a reader takes
+// their places in turn, its home among them, so that each home goes on telling. A hint may be wrong at any
+// time: whoever has not got the block says so, and the home is asked. Bounded; pure.
 #pragma once
 
 #include <cstring>
@@ -31,6 +31,11 @@ class HotHints {
   // `mask`: bits of the block's order by `table`. Too few to choose from: there is nothing to remember.
   void Note(const Key& key, uint64_t mask, const NodeTable& table);
   void Forget(const Key& key) { hints_.erase(key); }
+  // What this home said: it may come back without knowing who has copies, so that a removal would not reach
+  // them.
+  void ForgetHome(uint16_t node) {
+    std::erase_if(hints_, [&](const auto& entry) { return entry.second.nodes.front() == node; });
+  }
   // Numbers in the table of that epoch, whose turn it is first, all of them; the home is the block's first
   // place. Empty: ask the home.
   std::vector<uint16_t> Turn(const Key& key, uint64_t epoch);

@@ -34,10 +34,7 @@ bool WaitFor(const std::function<bool()>& condition) {
 }  // namespace
 
 NodeProcess::NodeProcess(std::vector<std::string> flags, std::string data_listen)
-    : flags_(std::move(flags)),
-      data_(std::move(data_listen)),
-      control_("127.0.0.1:0"),
-      http_("127.0.0.1:0") {
+    : flags_(std::move(flags)), data_(std::move(data_listen)), control_("127.0.0.1:0"), http_("127.0.0.1:0") {
   char name[] = "/tmp/larder-test-XXXXXX";
   folder_ = mkdtemp(name);
   Start();

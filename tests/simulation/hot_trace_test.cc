@@ -266,13 +266,14 @@ int Main(int argc, char** argv) {
   bool well = true;
   for (const uint32_t copies_max : {0u, 63u}) {
     const Load load = Play(trace.value(), requests, copies_max);
-    std::printf("%s: read load max/mean %.3f; %llu reads, %llu of them from copies; %llu copies at the end, %llu "
-                "made; %llu matched blocks were gone when asked for, %llu wrong%s%s\n",
-                copies_max == 0 ? "without copies" : "with copies", load.max_over_mean,
-                static_cast<unsigned long long>(load.reads), static_cast<unsigned long long>(load.copy_reads),
-                static_cast<unsigned long long>(load.copies), static_cast<unsigned long long>(load.copied),
-                static_cast<unsigned long long>(load.lost), static_cast<unsigned long long>(load.wrong),
-                load.broken.empty() ? "" : "; ", load.broken.c_str());
+    std::printf(
+        "%s: read load max/mean %.3f; %llu reads, %llu of them from copies; %llu copies at the end, %llu "
+        "made; %llu matched blocks were gone when asked for, %llu wrong%s%s\n",
+        copies_max == 0 ? "without copies" : "with copies", load.max_over_mean,
+        static_cast<unsigned long long>(load.reads), static_cast<unsigned long long>(load.copy_reads),
+        static_cast<unsigned long long>(load.copies), static_cast<unsigned long long>(load.copied),
+        static_cast<unsigned long long>(load.lost), static_cast<unsigned long long>(load.wrong),
+        load.broken.empty() ? "" : "; ", load.broken.c_str());
     std::fflush(stdout);
     well = well && load.broken.empty() && load.wrong == 0 && load.lost == 0;
     if (copies_max != 0) well = well && load.max_over_mean <= 1.10;

@@ -1,5 +1,5 @@
-// Copying hot blocks in the simulation: the production round over a node's owner, with bytes that go from owner
-// to owner without a wire. Leases, revokes and what readers are told are all as in a running node.
+// Copying hot blocks in the simulation: the production round over a node's owner, with bytes that go from
+// owner to owner without a wire. Leases, revokes and what readers are told are all as in a running node.
 #pragma once
 
 #include <functional>

@@ -4,7 +4,8 @@
 // Faults that it injects, and that everything must survive: delay, connections that break in mid-payload,
 // flipped bits, links that stall, one-way and two-way partitions, hosts that crash and come back (empty, or
 // with what their SSD has kept: writes under way are torn, a power cut loses what was not synced, bits rot),
-// hosts that hang, nodes that cannot reach each other, disks that fail to read and to write, that are full, and that answer late.
+// hosts that hang, nodes that cannot reach each other, disks that fail to read and to write, that are full,
+// and that answer late.
 //
 // What must hold, checked while it runs and at its end: no hit has a wrong byte, no operation outlives its
 // deadline, nothing is written after completion, bytes in flight, mailboxes and memory stay under their
@@ -241,7 +242,8 @@ class Cluster {
       if (nodes_[i] == nullptr) return "a node did not come back";
       const node::OwnerStats stats = nodes_[i]->owner().stats();
       if (!nodes_[i]->owner().Idle() || stats.soft_pins != 0 || stats.hard_pins != 0 || stats.tickets != 0 ||
-          stats.waits_open != 0 || stats.leased_pieces != 0 || stats.revokes_open != 0 || nodes_[i]->sessions() != 0 || stats.sessions != 0) {
+          stats.waits_open != 0 || stats.leased_pieces != 0 || stats.revokes_open != 0 ||
+          nodes_[i]->sessions() != 0 || stats.sessions != 0) {
         return "n" + std::to_string(i) + " is left with pins " + std::to_string(stats.soft_pins) + "+" +
                std::to_string(stats.hard_pins) + ", tickets " + std::to_string(stats.tickets) + ", waits " +
                std::to_string(stats.waits_open) + ", sessions " + std::to_string(stats.sessions);

@@ -120,6 +120,24 @@ TEST_F(Hot, AHolderThatDoesNotAnswerIsLeftForTheHome) {
   EXPECT_EQ(client_->stats().timed_out, 0u);
 }
 
+// It may have been restarted: then it knows nothing of copies, and would tell nobody what is removed.
+TEST_F(Hot, AHomeThatHangsUpIsAskedAgainBeforeItsCopiesAre) {
+  Make(3, 0b111, 0b111);
+  GetMany(9);
+  mask_ = 0;
+  At(0).HangUp();
+  EXPECT_TRUE(Eventually([&] { return At(0).connections() == 0; }));
+  const auto home_hears = [&] {
+    const size_t copies = Gets(1) + Gets(2), before = Gets(0);
+    (void)Get();
+    return Gets(0) > before && Gets(1) + Gets(2) == copies;
+  };
+  EXPECT_TRUE(Eventually(home_hears));
+  const size_t copies = Gets(1) + Gets(2);
+  GetMany(20);
+  EXPECT_EQ(Gets(1) + Gets(2), copies);
+}
+
 TEST_F(Hot, NonsenseAboutPlacesHarmsNobody) {
   Make(3, UINT64_MAX, 0b001);
   GetMany(10);

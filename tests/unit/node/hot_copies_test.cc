@@ -139,9 +139,8 @@ TEST(HotCopies, AnotherTableMovesThemAndADeadHoldersLeaseIsWaitedFor) {
   cluster.nodes[cluster.order[1]]->node.reset();
   NodeTable without = cluster.table;
   ++without.epoch;
-  std::erase_if(without.nodes, [&](const NodeRecord& node) {
-    return node.id == cluster.table.nodes[cluster.order[1]].id;
-  });
+  std::erase_if(without.nodes,
+                [&](const NodeRecord& node) { return node.id == cluster.table.nodes[cluster.order[1]].id; });
   for (const auto& node : cluster.nodes) {
     if (node->node != nullptr) node->node->SetTable(without);
   }

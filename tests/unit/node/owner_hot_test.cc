@@ -11,7 +11,8 @@ constexpr Digest kNobody{};
 
 // A node that has a copy of somebody's block.
 struct Lender : ::testing::Test {
-  explicit Lender(const OwnerOptions& options = {.memory_bytes = 8 << 20, .hot_copies_max = 63}) : node(options) {
+  explicit Lender(const OwnerOptions& options = {.memory_bytes = 8 << 20, .hot_copies_max = 63})
+      : node(options) {
     node.now_us = 1000 * kSecond;
     session = node.Connect();
     number = node.OpenIdentity(session, OpaqueIdentity(), "tenant");
@@ -24,9 +25,14 @@ struct Lender : ::testing::Test {
     const ReserveReply::Block& block = reply->blocks[0];
     return block.state == PutState::kTicket ? node.CommitOne(session, block.ticket, spec) : block.state;
   }
+  // As a home asks for it.
+  uint64_t Clock() {
+    return node.Ask<LeaseReply>(session, Verb::kLease, Lease{number, 0, kHotLeaseUs, {}})->now_us;
+  }
   LeaseReply::Block Renew(uint64_t key, uint64_t since_us, uint64_t lease_us = kHotLeaseUs) {
     const BlockRef ref = node.BlockOf({key, 4096, {}}).ref;
-    return node.Ask<LeaseReply>(session, Verb::kLease, Lease{number, since_us, lease_us, {ref}})->blocks.at(0);
+    return node.Ask<LeaseReply>(session, Verb::kLease, Lease{number, since_us, lease_us, {ref}})
+        ->blocks.at(0);
   }
   Presence Get(uint64_t key) { return node.GetOne(session, number, {key, 4096, {}}).presence; }
 
@@ -36,7 +42,7 @@ struct Lender : ::testing::Test {
 };
 
 TEST_F(Lender, ACopyIsServedUntilItsLeaseEnds) {
-  ASSERT_EQ(PutCopy(1, node.now_us, kHotLeaseUs), PutState::kStored);
+  ASSERT_EQ(PutCopy(1, Clock(), kHotLeaseUs), PutState::kStored);
   node.Check();
   EXPECT_EQ(Get(1), Presence::kRam);
   EXPECT_EQ(node.owner->stats().leased_pieces, 1u);
@@ -52,45 +58,58 @@ TEST_F(Lender, ACopyIsServedUntilItsLeaseEnds) {
 
 // The timer may come late: what has no lease any more is served by nobody.
 TEST_F(Lender, AnEndedLeaseCountsBeforeTheTimerHasSeenIt) {
-  ASSERT_EQ(PutCopy(1, node.now_us, kHotLeaseUs), PutState::kStored);
+  ASSERT_EQ(PutCopy(1, Clock(), kHotLeaseUs), PutState::kStored);
   node.now_us += 61 * kSecond;
   EXPECT_EQ(Get(1), Presence::kExpired);
   node.Check();
 }
 
 TEST_F(Lender, ARenewalTellsTheReadsAndCountsFromWhenTheHomeHeardTheClock) {
-  ASSERT_EQ(PutCopy(1, node.now_us, kHotLeaseUs), PutState::kStored);
+  ASSERT_EQ(PutCopy(1, Clock(), kHotLeaseUs), PutState::kStored);
   for (int i = 0; i < 5; ++i) Get(1);
-  const auto clock = node.Ask<LeaseReply>(session, Verb::kLease, Lease{number, 0, kHotLeaseUs, {}});
-  EXPECT_EQ(clock->now_us, node.now_us);
+  const uint64_t heard_us = Clock();
   node.Advance(10 * kSecond);
-  EXPECT_EQ(Renew(1, clock->now_us + 10 * kSecond), (LeaseReply::Block{LeaseState::kRenewed, 5}));
-  EXPECT_EQ(Renew(1, clock->now_us), (LeaseReply::Block{LeaseState::kRenewed, 0}));  // gives no less
+  EXPECT_EQ(Renew(1, heard_us + 10 * kSecond), (LeaseReply::Block{LeaseState::kRenewed, 5}));
+  EXPECT_EQ(Renew(1, heard_us), (LeaseReply::Block{LeaseState::kRenewed, 0}));  // gives no less
   node.Advance(55 * kSecond);
   EXPECT_EQ(Get(1), Presence::kRam);
   node.Advance(6 * kSecond);
-  EXPECT_EQ(Renew(1, node.now_us).state, LeaseState::kGone);
+  EXPECT_EQ(Renew(1, Clock()).state, LeaseState::kGone);
 }
 
 // A node was stopped while a renewal lay in its socket; its home removed the block meanwhile.
 TEST_F(Lender, ARenewalThatWasUnderWayForLongRenewsNothing) {
-  ASSERT_EQ(PutCopy(1, node.now_us, kHotLeaseUs), PutState::kStored);
-  const uint64_t heard_us = node.now_us;
+  ASSERT_EQ(PutCopy(1, Clock(), kHotLeaseUs), PutState::kStored);
+  const uint64_t heard_us = Clock();
   node.now_us += 59 * kSecond;
   EXPECT_EQ(Renew(1, heard_us).state, LeaseState::kRenewed);
   EXPECT_EQ(Renew(1, heard_us, 3600 * kSecond).state, LeaseState::kRenewed);  // a minute is the most
-  EXPECT_EQ(Renew(1, node.now_us + 5 * kSecond).state, LeaseState::kRenewed);  // no clock of this node's
+  EXPECT_EQ(Renew(1, Clock() + 5 * kSecond).state, LeaseState::kRenewed);     // no clock of this node's
   node.Advance(2 * kSecond);
   EXPECT_EQ(Get(1), Presence::kExpired);
   EXPECT_EQ(PutCopy(2, heard_us, kHotLeaseUs), PutState::kExpired);
-  EXPECT_EQ(PutCopy(2, node.now_us + 1, kHotLeaseUs), PutState::kExpired);
+  EXPECT_EQ(PutCopy(2, Clock() + 1, kHotLeaseUs), PutState::kExpired);
   node.Check();
+}
+
+// The node's machine was asleep: its steady clock stood still, the other one did not.
+TEST_F(Lender, TimeThatTheNodeSleptThroughCounts) {
+  ASSERT_EQ(PutCopy(1, Clock(), kHotLeaseUs), PutState::kStored);
+  node.unix_ahead_ms += 61'000;
+  EXPECT_EQ(Get(1), Presence::kExpired);
+  node.Check();
+  ASSERT_EQ(PutCopy(2, Clock(), kHotLeaseUs), PutState::kStored);
+  node.unix_ahead_ms -= 50'000;  // set back: nothing changes
+  node.Advance(59 * kSecond);
+  EXPECT_EQ(Get(2), Presence::kRam);
+  node.Advance(2 * kSecond);
+  EXPECT_EQ(Get(2), Presence::kExpired);
 }
 
 TEST_F(Lender, ACommitThatComesAfterTheLeaseStoresNothing) {
   const Spec spec{1, 4096, {}};
-  const auto reserved = node.Ask<ReserveReply>(
-      session, Verb::kReserve, Reserve{number, {node.BlockOf(spec)}, node.now_us, 4 * kSecond});
+  const auto reserved = node.Ask<ReserveReply>(session, Verb::kReserve,
+                                               Reserve{number, {node.BlockOf(spec)}, Clock(), 4 * kSecond});
   node.now_us += 4 * kSecond;
   EXPECT_EQ(node.CommitOne(session, reserved->blocks[0].ticket, spec), PutState::kExpired);
   EXPECT_EQ(Get(1), Presence::kNeverStored);
@@ -98,19 +117,19 @@ TEST_F(Lender, ACommitThatComesAfterTheLeaseStoresNothing) {
 }
 
 TEST_F(Lender, WhatSomebodyPutsHereAsItsOwnStays) {
-  ASSERT_EQ(PutCopy(1, node.now_us, kHotLeaseUs), PutState::kStored);
+  ASSERT_EQ(PutCopy(1, Clock(), kHotLeaseUs), PutState::kStored);
   EXPECT_EQ(node.Put(session, number, {1, 4096, {}}), PutState::kExists);
-  EXPECT_EQ(Renew(1, node.now_us).state, LeaseState::kOwn);
+  EXPECT_EQ(Renew(1, Clock()).state, LeaseState::kOwn);
   node.Advance(100 * kSecond);
   EXPECT_EQ(Get(1), Presence::kRam);
-  EXPECT_EQ(PutCopy(1, node.now_us, kHotLeaseUs), PutState::kExists);
+  EXPECT_EQ(PutCopy(1, Clock(), kHotLeaseUs), PutState::kExists);
   node.Advance(100 * kSecond);
   EXPECT_EQ(Get(1), Presence::kRam);
   node.Check();
 }
 
 TEST_F(Lender, ACopyIsNotThisNodesToGive) {
-  ASSERT_EQ(PutCopy(1, node.now_us, kHotLeaseUs), PutState::kStored);
+  ASSERT_EQ(PutCopy(1, Clock(), kHotLeaseUs), PutState::kStored);
   uint32_t from = 0;
   EXPECT_TRUE(node.owner->ListWarm(&from).empty());
   const BlockRef ref = node.BlockOf({1, 4096, {}}).ref;
@@ -124,7 +143,7 @@ TEST_F(Lender, ACopyIsNotThisNodesToGive) {
 }
 
 TEST_F(Lender, ACopyThatIsReadOutlivesWhatIsNot) {
-  ASSERT_EQ(PutCopy(1, node.now_us, kHotLeaseUs), PutState::kStored);
+  ASSERT_EQ(PutCopy(1, Clock(), kHotLeaseUs), PutState::kStored);
   for (uint64_t key = 100; key < 6000; ++key) {
     node.now_us += 1000;
     if (key % 100 == 0) {
@@ -137,15 +156,15 @@ TEST_F(Lender, ACopyThatIsReadOutlivesWhatIsNot) {
 }
 
 TEST_F(Lender, ARemoveAClearAndAnEvictionEndTheLease) {
-  ASSERT_EQ(PutCopy(1, node.now_us, kHotLeaseUs), PutState::kStored);
+  ASSERT_EQ(PutCopy(1, Clock(), kHotLeaseUs), PutState::kStored);
   ASSERT_TRUE(node.Ask<RemoveReply>(session, Verb::kRemove, Remove{number, {0}, {HashOf(1)}}).ok());
   EXPECT_EQ(Get(1), Presence::kRemoved);
   node.Check();
-  ASSERT_EQ(PutCopy(2, node.now_us, kHotLeaseUs), PutState::kStored);
+  ASSERT_EQ(PutCopy(2, Clock(), kHotLeaseUs), PutState::kStored);
   ASSERT_TRUE(node.Ask<ClearReply>(session, Verb::kClear, Clear{number}).ok());
   EXPECT_EQ(Get(2), Presence::kCleared);
   node.Check();
-  ASSERT_EQ(PutCopy(3, node.now_us, kHotLeaseUs), PutState::kStored);
+  ASSERT_EQ(PutCopy(3, Clock(), kHotLeaseUs), PutState::kStored);
   for (uint64_t key = 100; key < 6000; ++key) (void)node.Put(session, number, {key, 4096, {}});
   EXPECT_EQ(node.owner->stats().leased_pieces, 0u);
   node.Advance(100 * kSecond);
