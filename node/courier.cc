@@ -166,13 +166,14 @@ Status Courier::CarryTo(const NodeRecord& heir, const Digest& writer, const Forw
 Status Courier::Tell(const std::string& node, const Digest& writer, const Forward& forward, uint64_t end_us) {
   const NodeTable table = node_->info().table;
   const auto heir = std::ranges::find(table.nodes, node, &NodeRecord::id);
+  if (!Carries(writer)) return {Code::kDenied, "the writer's credential is not among this node's"};
   if (heir == table.nodes.end()) return {Code::kUnavailable, node + " is not in the table"};
   return CarryTo(*heir, writer, forward, end_us);
 }
 
 CopyAnswer Courier::Copy(const Parcel& parcel, const std::vector<const OutgoingPiece*>& pieces,
                          uint64_t lease_us, bool own_counts, uint64_t end_us) {
-  if (TokenOf(credentials_, parcel.writer) == nullptr) return {};
+  if (!Carries(parcel.writer)) return {};
   const Result<PeerLink*> link = LinkTo(*parcel.heir, parcel.writer, end_us);
   if (!link.ok()) return {};
   const Result<CopyAnswer> answer = CopyBy(link.value(), parcel, pieces, lease_us, own_counts, end_us);

@@ -63,6 +63,8 @@ class Courier {
   // the node's own will do.
   CopyAnswer Copy(const Parcel& parcel, const std::vector<const OutgoingPiece*>& pieces, uint64_t lease_us,
                   bool own_counts, uint64_t end_us);
+  // Blocks of a writer whose credential is not among this node's stay here.
+  bool Carries(const Digest& writer) const { return TokenOf(credentials_, writer) != nullptr; }
   // That something is removed.
   Status Tell(const std::string& node, const Digest& writer, const Forward& forward, uint64_t end_us);
   // What was removed here and waits to be heard by others, until one of them can't be asked.

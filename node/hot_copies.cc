@@ -29,6 +29,7 @@ class HotCopies::Side {
   }
 
   uint64_t NowUs() const { return transport::NowUs(); }
+  bool Carries(const Digest& writer) const { return copies_.courier_.Carries(writer); }
   // What has to go goes before more comes.
   bool Goes() {
     copies_.TellRevokes();

@@ -64,7 +64,9 @@ class HotRound {
       for (const OutgoingPiece& piece : page.pieces) parts[piece.header.writer].push_back(&piece);
       taken += page.pieces.size();
     }
-    if (taken == block.pieces.size()) {
+    const bool carried =
+        std::ranges::all_of(parts, [&](const auto& part) { return courier_->Carries(part.first); });
+    if (taken == block.pieces.size() && carried) {
       HotHolder holder{position, place.id, parts.begin()->first, 0, 0, false};
       holder.end_us = courier_->NowUs() + kHotAttemptUs + block.lease_us;
       node_->BeginCopy(block.name, holder);

@@ -98,6 +98,7 @@ class SimCopies::Side {
 
   uint64_t NowUs() const { return copies_.network_->now_us(); }
   bool Goes() const { return true; }
+  bool Carries(const Digest&) const { return true; }
   node::CopyAnswer Copy(const NodeRecord& place, const Digest& writer, const Namespace& name_space,
                         const std::vector<const node::OutgoingPiece*>& pieces, uint64_t lease_us,
                         bool own_counts) {

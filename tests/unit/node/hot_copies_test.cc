@@ -119,6 +119,24 @@ TEST(HotCopies, ACopyIsFiledUnderItsWriter) {
   EXPECT_TRUE(cluster.At(3).Until([](const OwnerStats& stats) { return stats.leased_pieces == 0; }));
 }
 
+// Nobody can be asked for it, so nobody is, and a remove waits for nobody.
+TEST(HotCopies, ABlockWhoseWriterIsUnknownHereHasNoCopies) {
+  HotNodes cluster(kTwoCredentials);
+  for (size_t i = 0; i < 4; ++i) {
+    cluster.copies[i] = nullptr;
+    cluster.copies[i] =
+        std::make_unique<HotCopies>(cluster.nodes[i]->node.get(), HotCopiesOptions{0, {kTwoCredentials[1]}});
+  }
+  const auto home = cluster.ClientOf(0);
+  const std::vector<Bytes> payloads = {TestBytes(1, kHotBlockBytes)};
+  ASSERT_EQ(home->PutBlocks({TestHash(1)}, payloads, kHotBlockBytes / 2), std::vector{PutState::kStored});
+  for (int i = 0; i < kManyReads; ++i) ASSERT_EQ(cluster.Read(0), Presence::kRam);
+  ASSERT_TRUE(cluster.At(0).Until([](const OwnerStats& stats) { return stats.hot_blocks == 1; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1200));  // it looks once a second
+  EXPECT_EQ(home->Call<RemoveReply>(Verb::kRemove, Remove{home->number, {0}, {TestHash(1)}}).removed, 1u);
+  EXPECT_EQ(cluster.At(0).Stats().hot_copied, 0u);
+}
+
 // Its copy is the block now, and stays without a lease.
 TEST(HotCopies, ANodeThatLeavesHandsTheBlockToOneThatHasACopy) {
   HotNodes cluster;
