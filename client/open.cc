@@ -20,6 +20,7 @@ CoreOptions CoreOptionsOf(const ClientOptions& options) {
   made.client = options;
   made.host_id = HostId();
   made.ucx = HasRdmaDevice();
+  made.seed = transport::NowUs() * 0x9e3779b97f4a7c15ull >> 32;
   return made;
 }
 

@@ -202,6 +202,12 @@ namespace larder::node {
     "SIGTERM is leaving for good too: blocks are handed over and the place in the table is given up; without, the place is kept for a restart and only larderctl drain hands over") \
   X(Bytes,    repair_rate, "repair_rate", "64MiB", "0", "1TiB", \
     "bytes a second at most that this node puts elsewhere to restore copies of tenants with replicas; 0: as fast as it goes") \
+  X(Count,    hot_copies, "hot_copies", "63", "0", "63", \
+    "a block that is read more than its share is copied to so many other nodes at most, the next of its order; 0: to none") \
+  X(Count,    hot_share, "hot_share", "10", "1", "100", \
+    "percent of the reads that this node serves: what one block may make up of them before it is copied") \
+  X(Bytes,    hot_rate, "hot_rate", "64MiB", "0", "1TiB", \
+    "bytes a second at most that this node puts elsewhere as copies of hot blocks; 0: as fast as it goes") \
   X(Choice,   log_level,      "log_level",      "info", "trace|debug|info|warn|error|off", "", \
     "what is logged, to standard error") \
   X(Choice,   log_format,     "log_format",     "text", "text|json", "", \

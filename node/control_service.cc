@@ -195,7 +195,8 @@ class Service final : public api::Control::Service {
     return grpc::Status::OK;
   }
 
-  grpc::Status Stats(grpc::ServerContext*, const api::StatsRequest*, api::StatsResponse* out) override {
+  grpc::Status Stats(grpc::ServerContext* context, const api::StatsRequest*,
+                     api::StatsResponse* out) override {
     Node* node = node_.load();
     if (node == nullptr) return Starting();
     const Result<OwnerStats> stats = node->stats();
@@ -215,6 +216,8 @@ class Service final : public api::Control::Service {
     out->set_namespaces(stats->namespaces);
     out->set_connections(stats->sessions);
     out->set_waits(stats->waits_open);
+    const Access access = AccessOf(*context);
+    if (access.allowed && access.tenant.empty()) FillHot(node->HotList(), out);
     for (const auto& family : Collect(input)) {
       for (const auto& metric : family.metric) {
         const std::string name = FlatName(family, metric);
@@ -406,6 +409,17 @@ class Service final : public api::Control::Service {
     if (!view.ok()) return FromStatus(view.status());
     Fill(view.value(), out);
     return grpc::Status::OK;
+  }
+
+  static void FillHot(const std::vector<HotInfo>& list, api::StatsResponse* out) {
+    for (const HotInfo& each : list) {
+      api::HotBlock* block = out->add_hot();
+      block->set_hex(ToHex(each.name_space.bytes));
+      block->set_hash(each.hash.bytes.data(), each.hash.bytes.size());
+      block->set_group(each.group);
+      block->set_reads(each.reads);
+      block->set_copies(each.copies);
+    }
   }
 
   static void FillSsd(Node* node, const ssd::TierStats& stats, api::Ssd* out) {

@@ -26,6 +26,7 @@ add_library(larder_node_core STATIC
   ${CMAKE_CURRENT_LIST_DIR}/cover.cc
   ${CMAKE_CURRENT_LIST_DIR}/homecoming.cc
   ${CMAKE_CURRENT_LIST_DIR}/event_log.cc
+  ${CMAKE_CURRENT_LIST_DIR}/hot_blocks.cc
   ${CMAKE_CURRENT_LIST_DIR}/index.cc
   ${CMAKE_CURRENT_LIST_DIR}/miss_memory.cc
   ${CMAKE_CURRENT_LIST_DIR}/moved_slots.cc
@@ -40,6 +41,7 @@ add_library(larder_node_core STATIC
   ${CMAKE_CURRENT_LIST_DIR}/owner_explain.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_hand_over.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_homecoming.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_hot.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_quarantine.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_quota.cc
   ${CMAKE_CURRENT_LIST_DIR}/quarantine.cc

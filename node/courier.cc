@@ -151,16 +151,7 @@ Courier::Carried Courier::Carry(const Forward& forward, const std::function<bool
                                    [&](const NodeRecord& node) { return node.id == id; });
     // It has left, and has carried on what it heard.
     if (heir == table.nodes.end() || heir->state == NodeState::kAway) continue;
-    const Result<PeerLink*> link = LinkTo(*heir, writer, end_us);
-    const Result<Open> open = node_->OpeningOf(forward.name_space);
-    Status status = !link.ok() ? link.status() : open.status();
-    if (status.ok()) {
-      const Result<uint32_t> number =
-          link.value()->Open(forward.name_space, open.value(), StepEnd(0, end_us));
-      status =
-          number.ok() ? link.value()->Carry(number.value(), forward, StepEnd(0, end_us)) : number.status();
-      if (DropIfClosed({id, writer})) NoteUnreachable({id, writer}, status);
-    }
+    const Status status = CarryTo(*heir, writer, forward, end_us);
     if (status.ok()) {
       carried_to_.insert(id);
     } else if (LongGone({id, writer})) {
@@ -175,6 +166,85 @@ Courier::Carried Courier::Carry(const Forward& forward, const std::function<bool
 bool Courier::LongGone(const LinkName& name) const {
   const auto found = unreachable_.find(name);
   return found != unreachable_.end() && transport::NowUs() >= found->second.since_us + kLongGoneUs;
+}
+
+Status Courier::CarryTo(const NodeRecord& heir, const Digest& writer, const Forward& forward,
+                        uint64_t end_us) {
+  const Result<PeerLink*> link = LinkTo(heir, writer, end_us);
+  if (!link.ok()) return link.status();
+  const Result<Open> open = node_->OpeningOf(forward.name_space);
+  if (!open.ok()) return open.status();
+  const Result<uint32_t> number = link.value()->Open(forward.name_space, open.value(), StepEnd(0, end_us));
+  const Status status =
+      number.ok() ? link.value()->Carry(number.value(), forward, StepEnd(0, end_us)) : number.status();
+  if (DropIfClosed({heir.id, writer})) NoteUnreachable({heir.id, writer}, status);
+  return status;
+}
+
+Status Courier::Tell(const std::string& node, const Digest& writer, const Forward& forward, uint64_t end_us) {
+  const NodeTable table = node_->info().table;
+  const auto heir = std::ranges::find(table.nodes, node, &NodeRecord::id);
+  if (!Carries(writer)) return {Code::kDenied, "the writer's credential is not among this node's"};
+  if (heir == table.nodes.end()) return {Code::kUnavailable, node + " is not in the table"};
+  return CarryTo(*heir, writer, forward, end_us);
+}
+
+CopyAnswer Courier::Copy(const Parcel& parcel, const std::vector<const OutgoingPiece*>& pieces,
+                         uint64_t lease_us, bool own_counts, uint64_t end_us) {
+  if (!Carries(parcel.writer)) return {};
+  const Result<PeerLink*> link = LinkTo(*parcel.heir, parcel.writer, end_us);
+  if (!link.ok()) return {};
+  const Result<CopyAnswer> answer = CopyBy(link.value(), parcel, pieces, lease_us, own_counts, end_us);
+  if (answer.ok()) return answer.value();
+  last_why_ = parcel.heir->id + ": " + answer.status().text();
+  links_.erase({parcel.heir->id, parcel.writer});
+  NoteUnreachable({parcel.heir->id, parcel.writer}, answer.status());
+  return {};
+}
+
+// The other's clock is asked for first: a lease is counted from then on, by that clock there and by ours
+// here.
+Result<CopyAnswer> Courier::CopyBy(PeerLink* link, const Parcel& parcel,
+                                   const std::vector<const OutgoingPiece*>& pieces, uint64_t lease_us,
+                                   bool own_counts, uint64_t end_us) {
+  CopyAnswer answer;
+  if (!link->leases()) return answer;
+  const Result<Open> open = node_->OpeningOf(parcel.name_space);
+  if (!open.ok()) return open.status();
+  const Result<uint32_t> number = link->Open(parcel.name_space, open.value(), StepEnd(0, end_us));
+  if (!number.ok()) return number.status();
+  Lease lease{number.value(), 0, lease_us, {}};
+  const Result<LeaseReply> clock = link->Renew(lease, StepEnd(0, end_us));
+  if (!clock.ok()) return clock.status();
+  answer.end_us = transport::NowUs() + lease_us;
+  lease.since_us = clock.value().now_us;
+  uint64_t bytes = 0;
+  for (const OutgoingPiece* piece : pieces) {
+    lease.blocks.push_back({piece->header.hash, piece->header.group, piece->header.rectangle});
+    bytes += piece->payload.bytes;
+  }
+  const Result<LeaseReply> renewed = link->Renew(lease, StepEnd(0, end_us));
+  if (!renewed.ok()) return renewed.status();
+  std::vector<const OutgoingPiece*> missing;
+  answer.made = true;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const LeaseReply::Block& block = renewed.value().blocks[i];
+    answer.reads += block.reads;
+    if (block.state == LeaseState::kGone) missing.push_back(pieces[i]);
+    if (block.state == LeaseState::kOwn && !own_counts) answer.made = false;
+  }
+  if (missing.empty() || !answer.made || own_counts) {
+    answer.made = answer.made && missing.empty();
+    return answer;
+  }
+  const Result<std::vector<PutState>> put =
+      link->Put(number.value(), missing, StepEnd(bytes, end_us), {lease.since_us, lease_us});
+  if (!put.ok()) return put.status();
+  for (size_t i = 0; i < missing.size(); ++i) {
+    answer.made = answer.made && put.value()[i] == PutState::kStored;
+    if (put.value()[i] == PutState::kStored) answer.put_bytes += missing[i]->payload.bytes;
+  }
+  return answer;
 }
 
 // True: it was.

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "node/hot_round.h"
 #include "node/node.h"
 #include "node/peer_link.h"
 
@@ -58,6 +59,14 @@ class Courier {
            std::vector<PutState>* states);
   // They left here while they were put.
   Status TakeBack(const Parcel& parcel, const std::vector<const OutgoingPiece*>& pieces, uint64_t end_us);
+  // A copy by lease: renews it for what is there and puts the rest. `own_counts`: pieces that are there as
+  // the node's own will do.
+  CopyAnswer Copy(const Parcel& parcel, const std::vector<const OutgoingPiece*>& pieces, uint64_t lease_us,
+                  bool own_counts, uint64_t end_us);
+  // Blocks of a writer whose credential is not among this node's stay here.
+  bool Carries(const Digest& writer) const { return TokenOf(credentials_, writer) != nullptr; }
+  // That something is removed.
+  Status Tell(const std::string& node, const Digest& writer, const Forward& forward, uint64_t end_us);
   // What was removed here and waits to be heard by others, until one of them can't be asked for now. Of one
   // that has not answered for long nobody waits: a remove ends without an answer, a clear it hears when it is
   // back.
@@ -81,6 +90,10 @@ class Courier {
   enum class Carried : uint8_t { kToAll, kNotYet, kNever };
   Carried Carry(const Forward& forward, const std::function<bool()>& late, uint64_t end_us);
   bool LongGone(const LinkName& name) const;
+  Status CarryTo(const NodeRecord& heir, const Digest& writer, const Forward& forward, uint64_t end_us);
+  Result<CopyAnswer> CopyBy(PeerLink* link, const Parcel& parcel,
+                            const std::vector<const OutgoingPiece*>& pieces, uint64_t lease_us,
+                            bool own_counts, uint64_t end_us);
 
   Node* const node_;
   const std::vector<Credential> credentials_;  // this node's own; empty: everybody is anonymous

@@ -18,6 +18,7 @@ struct BytesOf {
   uint64_t operator()(const Match& body) const { return Hashes(body.hashes); }
   uint64_t operator()(const Get& body) const { return body.blocks.size() * sizeof(BlockRef); }
   uint64_t operator()(const Move& body) const { return body.blocks.size() * sizeof(BlockRef); }
+  uint64_t operator()(const Lease& body) const { return body.blocks.size() * sizeof(BlockRef); }
   uint64_t operator()(const Reserve& body) const {
     uint64_t bytes = body.blocks.size() * sizeof(Reserve::Block);
     for (const Reserve::Block& block : body.blocks) {

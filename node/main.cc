@@ -25,6 +25,7 @@
 #include "node/daemon_options.h"
 #include "node/endpoints.h"
 #include "node/hand_over.h"
+#include "node/hot_copies.h"
 #include "node/http_server.h"
 #include "node/kv_event_publisher.h"
 #include "node/logging.h"
@@ -127,6 +128,7 @@ struct Daemon {
   std::unique_ptr<ClusterLink> cluster;
   std::unique_ptr<BringHome> bring_home;  // nodes that come and go move slots
   std::unique_ptr<Repair> repair;         // and places of copies
+  std::unique_ptr<HotCopies> hot_copies;  // what is read much is read elsewhere too
   std::unique_ptr<KvEventPublisher> kv_events;
   std::unique_ptr<HttpServer> http;
   std::unique_ptr<ControlService> control;
@@ -178,6 +180,10 @@ struct Daemon {
     if (config.membership != "static" && copies) {
       const RepairOptions how{.bytes_per_second = config.repair_rate, .credentials = loaded.credentials};
       repair = std::make_unique<Repair>(node.get(), how);
+    }
+    if (config.hot_copies != 0) {
+      hot_copies =
+          std::make_unique<HotCopies>(node.get(), HotCopiesOptions{config.hot_rate, loaded.credentials});
     }
     endpoints.SetNode(node.get());
     control->SetDrain(
@@ -247,6 +253,7 @@ struct Daemon {
         ServeStragglers();
         node->Drain(config.drain_budget);
       }
+      hot_copies.reset();  // until now it has told of what was removed
       node->Stop();
       done = true;
     });

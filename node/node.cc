@@ -621,9 +621,11 @@ Result<std::vector<WarmPiece>> Node::ListWarm(const SlotSets* only) const {
   return list;
 }
 
-Result<OutgoingPage> Node::TakeOut(std::span<const WarmPiece> list, const PageLimits& limits) {
+Result<OutgoingPage> Node::TakeOut(std::span<const WarmPiece> list, const PageLimits& limits, bool by_lease) {
   OutgoingPage page;
-  if (!impl_->owner->Call([&](Owner& owner) { page = owner.TakeOut(list, limits); })) return kStopped;
+  if (!impl_->owner->Call([&](Owner& owner) { page = owner.TakeOut(list, limits, by_lease); })) {
+    return kStopped;
+  }
   return page;
 }
 
@@ -636,6 +638,48 @@ std::vector<bool> Node::LetGo(std::span<const uint32_t> entries) {
 Result<Open> Node::OpeningOf(const Namespace& name_space) const {
   Result<Open> out = kStopped;
   impl_->owner->Call([&](Owner& owner) { out = owner.OpeningOf(name_space); });
+  return out;
+}
+
+void Node::SetOnRevokes(std::function<void()> on_revokes) {
+  impl_->owner->SetOnRevokes(std::move(on_revokes));
+}
+
+std::vector<HotBlock> Node::PlanHot() {
+  std::vector<HotBlock> out;
+  impl_->owner->Call([&](Owner& owner) { out = owner.PlanHot(transport::NowUs()); });
+  return out;
+}
+
+void Node::DistrustCopies() {
+  impl_->owner->Call([](Owner& owner) { owner.DistrustCopies(); });
+}
+
+void Node::BeginCopy(const BlockName& name, const HotHolder& holder) {
+  impl_->owner->Call([&](Owner& owner) { owner.BeginCopy(name, holder); });
+}
+
+void Node::EndCopy(const BlockName& name, const HotHolder& holder, uint32_t reads, uint64_t put_bytes) {
+  impl_->owner->Call([&](Owner& owner) { owner.EndCopy(name, holder, reads, put_bytes); });
+}
+
+void Node::DropHot(const BlockName& name) {
+  impl_->owner->Call([&](Owner& owner) { owner.DropHot(name); });
+}
+
+std::vector<HotRevoke> Node::Revokes() const {
+  std::vector<HotRevoke> out;
+  impl_->owner->Call([&](Owner& owner) { out = owner.Revokes(); });
+  return out;
+}
+
+void Node::Revoked(uint64_t token, const std::string& node) {
+  impl_->owner->Call([&](Owner& owner) { owner.Revoked(token, node); });
+}
+
+std::vector<HotInfo> Node::HotList() const {
+  std::vector<HotInfo> out;
+  impl_->owner->Call([&](Owner& owner) { out = owner.HotList(transport::NowUs()); });
   return out;
 }
 

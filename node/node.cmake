@@ -14,6 +14,7 @@ add_library(larder_node STATIC
   ${CMAKE_CURRENT_LIST_DIR}/bring_home.cc
   ${CMAKE_CURRENT_LIST_DIR}/courier.cc
   ${CMAKE_CURRENT_LIST_DIR}/hand_over.cc
+  ${CMAKE_CURRENT_LIST_DIR}/hot_copies.cc
   ${CMAKE_CURRENT_LIST_DIR}/mailbox.cc
   ${CMAKE_CURRENT_LIST_DIR}/node.cc
   ${CMAKE_CURRENT_LIST_DIR}/node_record.cc

@@ -190,9 +190,20 @@ class Node {
   std::optional<Forward> NextForward() const;
   void Forwarded(uint64_t token, bool heard = true);
   Result<std::vector<WarmPiece>> ListWarm(const SlotSets* only = nullptr) const;
-  Result<OutgoingPage> TakeOut(std::span<const WarmPiece> list, const PageLimits& limits);
+  Result<OutgoingPage> TakeOut(std::span<const WarmPiece> list, const PageLimits& limits,
+                               bool by_lease = false);
   std::vector<bool> LetGo(std::span<const uint32_t> entries);
   Result<Open> OpeningOf(const Namespace& name_space) const;
+  // For copying hot blocks (hot_copies.h), as the owner has them. `on_revokes` as on_questions.
+  void SetOnRevokes(std::function<void()> on_revokes);
+  std::vector<HotBlock> PlanHot();
+  void DistrustCopies();
+  void BeginCopy(const BlockName& name, const HotHolder& holder);
+  void EndCopy(const BlockName& name, const HotHolder& holder, uint32_t reads, uint64_t put_bytes);
+  void DropHot(const BlockName& name);
+  std::vector<HotRevoke> Revokes() const;
+  void Revoked(uint64_t token, const std::string& node);
+  std::vector<HotInfo> HotList() const;
   void SetHandOver(const HandOverProgress& progress);
   void SetRepair(const RepairProgress& progress);
   // The same; returns once nothing is in flight or the budget is used up.

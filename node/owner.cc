@@ -20,6 +20,7 @@ Owner::State::State(const OwnerOptions& given, SlabSource* slabs, Outbox* outbox
       waits(given.seed),
       family(MakePolicyFamily(given.eviction_policy)),
       writing(16, BlockNameHash{given.seed}),
+      hot(given.hot_copies_max, given.hot_share_percent, given.seed),
       homecoming(given.seed),
       admission(given.admit_twice),
       reading(16, BlockNameHash{given.seed}) {
@@ -63,7 +64,7 @@ void Owner::Drain(bool save) {
 bool Owner::Idle() const {
   return state_->tickets.empty() && state_->hard_pins == 0 && state_->waits.size() == 0 &&
          state_->cold_gets.empty() && state_->asides.empty() && state_->undurable.empty() &&
-         !state_->Saving();
+         state_->revokes.empty() && !state_->Saving();
 }
 OwnerStats Owner::stats() const {
   return state_->Stats();
@@ -97,7 +98,9 @@ std::vector<TenantInfo> Owner::Tenants() const {
 }
 
 bool Owner::IsDurable(uint64_t durable) const {
-  return state_->undurable.empty() || *state_->undurable.begin() > durable;
+  const auto& revokes = state_->revokes;
+  return (state_->undurable.empty() || *state_->undurable.begin() > durable) &&
+         (revokes.empty() || revokes.begin()->first > durable);
 }
 
 std::vector<ssd::DiskInfo> Owner::Disks() const {
@@ -112,8 +115,11 @@ Result<uint64_t> Owner::ClearNamespace(const Namespace& name_space, uint64_t sta
   }
   if (state_->ForwardsFull()) return Status(Code::kBusy, std::string(kForwardsFull));
   state_->clears.Note(name_space, stamp_ms != 0 ? stamp_ms : state_->unix_ms);
-  const uint64_t removed = state_->ClearSpace(found->second);
-  if (durable != nullptr) *durable = state_->undurable.empty() ? 0 : *state_->undurable.rbegin();
+  uint64_t revoke = 0;
+  const uint64_t removed = state_->ClearSpace(found->second, &revoke);
+  if (durable != nullptr) {
+    *durable = std::max(state_->undurable.empty() ? 0 : *state_->undurable.rbegin(), revoke);
+  }
   return removed;
 }
 
@@ -161,6 +167,7 @@ void Owner::State::OnRequest(Asker& asker, Request&& request) {
         if constexpr (std::is_same_v<Body, Match>) OnMatch(asker, body);
         if constexpr (std::is_same_v<Body, Get>) OnGet(asker, body);
         if constexpr (std::is_same_v<Body, Move>) OnMove(asker, body);
+        if constexpr (std::is_same_v<Body, Lease>) OnLease(asker, body);
         if constexpr (std::is_same_v<Body, Reserve>) OnReserve(asker, std::move(body));
         if constexpr (std::is_same_v<Body, Wait>) OnWait(asker, std::move(body));
         if constexpr (std::is_same_v<Body, Prefetch>) OnPrefetch(asker, body);
@@ -213,6 +220,8 @@ void Owner::State::OnTimer() {
     EndPin(&sessions.at(id), handle);
   }
   RevokeStalled();
+  EndLeases();
+  EndRevokes();
   Sweep(kSweepPerStep);
   for (uint32_t i = 0; i < kTimerStepsMax && !cold_ends.empty() && cold_ends.begin()->first <= now_us; ++i) {
     FinishCold(cold_ends.begin()->second);
@@ -236,6 +245,10 @@ uint64_t Owner::State::NextTimerUs() const {
   if (ssd != nullptr) next = std::min(next, ssd->NextTimerUs());
   if (options.scrub_bytes_per_s != 0) next = std::min(next, scrub_us);
   if (!pin_ends.empty()) next = std::min(next, std::get<0>(*pin_ends.begin()));
+  if (!lease_ends.empty()) next = std::min(next, lease_ends.begin()->first - ahead_ms * 1000);
+  for (const auto& [token, revoke] : revokes) {
+    for (const HotHolder& holder : revoke.told.holders) next = std::min(next, holder.end_us);
+  }
   if (!stall_order.empty()) {
     next = std::min(next, tickets.at(stall_order.front()).progress_us + options.ticket_stall_us);
   }

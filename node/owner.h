@@ -25,6 +25,7 @@
 #include "node/clears.h"
 #include "node/event_log.h"
 #include "node/eviction/policy.h"
+#include "node/hot_blocks.h"
 #include "node/moved_slots.h"
 #include "node/place_times.h"
 #include "node/quarantine.h"
@@ -49,7 +50,8 @@ struct Opened {             // after Hello was accepted
 struct Request {
   Envelope envelope;
   uint64_t arrived_us = 0;  // on the owner's clock
-  std::variant<Open, Match, Get, Move, Reserve, Wait, Prefetch, Touch, Report, Remove, Clear, Cancel> body;
+  std::variant<Open, Match, Get, Move, Lease, Reserve, Wait, Prefetch, Touch, Report, Remove, Clear, Cancel>
+      body;
 };
 struct Committed {  // a Commit message, with what the mover computed while the bytes landed
   struct Block {
@@ -109,6 +111,8 @@ class Outbox {
   virtual void OnQuestions() {}
   // There are clears to be kept: TakeClears. Does not call the owner back.
   virtual void OnClears() {}
+  // Copies of hot blocks have to go: Revokes. Does not call the owner back.
+  virtual void OnRevokes() {}
 };
 
 // --- memory -----------------------------------------------------------------------------------------------
@@ -146,6 +150,8 @@ struct OwnerOptions {
   bool admit_twice = false;        // to SSD only what was used again, or comes a second time
   uint32_t promote_after = 2;      // reads of a block on SSD; 0: never
   uint64_t scrub_bytes_per_s = 0;  // of memory, and as many of SSD, that are verified in the background
+  uint32_t hot_copies_max = 0;     // of a block that is read more than its share; 0: none, nothing is counted
+  uint32_t hot_share_percent = 10;  // of what this node serves
   bool allow_weak_hash = false;
   std::vector<TenantLimits> tenants;
 };
@@ -229,6 +235,24 @@ struct Forward {
   std::vector<ChainHash> hashes;
   uint64_t stamp_ms = 0;  // of a clear
 };
+// What there is to do for a block that has copies, or ought to have some.
+struct HotBlock {
+  BlockName name;
+  Namespace name_space;
+  uint32_t replicas = 1;          // of its tenant: the first places of the order have it anyway
+  uint32_t places = 1;            // of the order that ought to have it, the home included
+  uint64_t lease_us = 0;          // a copy may be kept for so long
+  std::vector<WarmPiece> pieces;  // none: it is not whole in memory now
+  std::vector<HotHolder> holders;
+};
+// The same for people.
+struct HotInfo {
+  Namespace name_space;
+  ChainHash hash;
+  uint16_t group = 0;
+  uint32_t reads = 0;   // in about a minute, those of copies as far as they have told
+  uint32_t copies = 0;  // that other nodes have
+};
 struct PageLimits {
   uint32_t pieces = 256;
   uint64_t payload_bytes = 16 << 20;  // or one piece
@@ -300,6 +324,9 @@ struct OwnerStats {
   uint64_t events = 0, event_gaps = 0;  // event_gaps: followers that had to begin anew
   uint64_t quarantine_rules = 0, readers_forgotten = 0;
   uint64_t moved_slots = 0, questions_open = 0, asides = 0;
+  // Copies of this node's hot blocks elsewhere; and of others' here.
+  uint64_t hot_copied = 0, hot_copied_bytes = 0, hot_revoked = 0, copy_reads = 0, leases_ended = 0;
+  uint64_t hot_blocks = 0, hot_copies = 0, leased_pieces = 0, revokes_open = 0;  // gauges
   bool bypass = false;
   bool has_ssd = false;
   ssd::TierStats ssd;
@@ -376,8 +403,9 @@ class Owner {
   // is UINT32_MAX at the end. Nothing under bypass. `only`: of tenants with several replicas, those slots.
   // Bounded in time, not in order: sort it by heat.
   std::vector<WarmPiece> ListWarm(uint32_t* from, const SlotSets* only = nullptr) const;
-  // Of the list's beginning, what is still here and not ruled out, pinned.
-  OutgoingPage TakeOut(std::span<const WarmPiece> list, const PageLimits& limits);
+  // Of the list's beginning, what is still here and not ruled out, pinned. `by_lease`: for copies whose
+  // leases end with their tenant's time to live; else such pieces stay.
+  OutgoingPage TakeOut(std::span<const WarmPiece> list, const PageLimits& limits, bool by_lease = false);
   // Gives pins back. For each entry: it left while it was out (removed, cleared, quarantined).
   std::vector<bool> LetGo(std::span<const uint32_t> entries);
   // The next step of a follower of what comes and goes; bounded in time. Of one tenant, or of all (empty).
@@ -397,6 +425,20 @@ class Owner {
   std::optional<PlaceTimes> FollowPlaces(SlotSets held, uint64_t now_us, uint64_t unix_ms);
   // The same when this node had no places for some time.
   PlaceTimes LosePlaces(uint64_t now_us, uint64_t unix_ms);
+  // Once a second or so: the blocks that have copies or ought to have some, as they are read now.
+  std::vector<HotBlock> PlanHot(uint64_t now_us);
+  // The table has changed: nobody is sent to copies before they were asked for at their new places.
+  void DistrustCopies();
+  // A copy is about to be put or its lease renewed at the holder, until holder.end_us at the latest; and what
+  // became of it, with the reads that it served. After BeginCopy a removal reaches that node.
+  void BeginCopy(const BlockName& name, const HotHolder& holder);
+  void EndCopy(const BlockName& name, const HotHolder& holder, uint32_t reads, uint64_t put_bytes);
+  // No copies are to be made any more: this node is not its home.
+  void DropHot(const BlockName& name);
+  // What was removed, cleared or ruled out here and has copies; a holder has heard it.
+  std::vector<HotRevoke> Revokes() const;
+  void Revoked(uint64_t token, const std::string& node);
+  std::vector<HotInfo> HotList(uint64_t now_us) const;  // the most read first, at most 64
   // Slots that have moved here: from now on a miss of theirs asks the node that was home before.
   void SetMoved(MovedSlots moved, uint64_t now_us);
   // Whoever takes questions answers each of them, soon: requests wait for it.

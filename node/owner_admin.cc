@@ -148,9 +148,10 @@ void Owner::State::OnRemove(Asker& asker, const Remove& body) {
     }
   }
   reply.removed += RemoveFromSsd(number, body);
+  const uint64_t revoke = RevokeBlocks(number, body.hashes, body.groups);
   AddForward({0, name_spaces[number].name_space, false, body.groups, body.hashes, 0});
   counts.removed += reply.removed;
-  AnswerDurably(asker, Encode(ReplyTo(asker.envelope), reply));
+  AnswerRevoked(asker, Encode(ReplyTo(asker.envelope), reply), revoke);
 }
 
 void Owner::State::OnClear(Asker& asker, const Clear& body) {
@@ -160,9 +161,10 @@ void Owner::State::OnClear(Asker& asker, const Clear& body) {
   if (ForwardsFull()) return Refuse(asker, Code::kBusy, std::string(kForwardsFull));
   clears.Note(record->name_space, body.stamp_ms != 0 ? body.stamp_ms : unix_ms);
   ClearReply reply;
-  reply.removed = ClearSpace(number);
+  uint64_t revoke = 0;
+  reply.removed = ClearSpace(number, &revoke);
   reply.clear_epoch = record->clear_epoch;
-  AnswerDurably(asker, Encode(ReplyTo(asker.envelope), reply));
+  AnswerRevoked(asker, Encode(ReplyTo(asker.envelope), reply), revoke);
 }
 
 uint32_t Owner::State::RemoveFromSsd(uint32_t number, const Remove& body) {
@@ -219,6 +221,10 @@ OwnerStats Owner::State::Stats() const {
   out.moved_slots = homecoming.slots(now_us);
   out.questions_open = homecoming.open();
   out.asides = asides.size();
+  out.hot_blocks = hot.copied().size();
+  out.hot_copies = hot.copies(now_us);
+  out.leased_pieces = leased.size();
+  out.revokes_open = revokes.size();
   out.bypass = rules.bypass;
   out.has_ssd = ssd != nullptr;
   if (ssd != nullptr) out.ssd = ssd->stats();

@@ -14,7 +14,8 @@ std::string First(std::initializer_list<std::string> texts) {
 
 std::string Owner::State::CheckInvariants() const {
   return First({index.CheckInvariants(), arena.CheckInvariants(), waits.CheckInvariants(), CheckSlots(),
-                CheckPins(), CheckTickets(), CheckNamespaces(), CheckTenants(), CheckCold(), CheckAsides()});
+                CheckPins(), CheckTickets(), CheckNamespaces(), CheckTenants(), CheckCold(), CheckAsides(),
+                CheckLeases()});
 }
 
 // Slots belong to entries or tickets; policies hold exactly the visible entries.

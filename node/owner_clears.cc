@@ -16,7 +16,8 @@ void Owner::State::AwaitKept() {
 // Of a namespace that is open; or has blocks on SSD alone.
 void Owner::State::ClearHeard(const Namespace& name_space) {
   if (const auto number = number_of.find(name_space); number != number_of.end()) {
-    ClearSpace(number->second);
+    uint64_t revoke = 0;  // nobody waits for it
+    ClearSpace(number->second, &revoke);
     return;
   }
   homecoming.Cleared(name_space);

@@ -126,7 +126,8 @@ void Owner::State::Evict(uint32_t entry, bool for_quota) {
     ++CountsOf(arena.ShapeOf(PlaceOf(entry)).tenant).evicted_for_quota;
     return Leave(entry, Presence::kOverQuota);
   }
-  const bool dropped = ssd != nullptr && SsdPiece({e.space, e.hash, e.group}, e.rectangle) == kNone;
+  const bool dropped =
+      ssd != nullptr && e.leased == 0 && SsdPiece({e.space, e.hash, e.group}, e.rectangle) == kNone;
   if (dropped) {
     ++counts.dropped;
     counts.dropped_bytes += bytes;

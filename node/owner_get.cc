@@ -71,7 +71,11 @@ void Owner::State::OnGet(Asker& asker, const Get& body) {
     block.presence = Presence::kUncovered;
     if (CoverOf(first, ref.rectangle, &sources)) {
       if (asker.move_bytes != 0) WholePieces(&sources);
-      block.presence = AddPatches(sources, &work, &block);
+      // What is here by lease is its home's to give.
+      const bool lent = asker.move_bytes != 0 && std::ranges::any_of(sources, [&](const Patch& s) {
+                          return index[s.entry].leased != 0;
+                        });
+      if (!lent) block.presence = AddPatches(sources, &work, &block);
     } else if (ssd != nullptr && CoverBoth(number, ref.hash, ref.group, first, ref.rectangle, &sources)) {
       // Some of it lies on SSD: all of it waits, and what was pinned here is pinned again there.
       for (const uint32_t entry : work.sending.entries) UnpinHard(entry);
@@ -86,6 +90,7 @@ void Owner::State::OnGet(Asker& asker, const Get& body) {
         PinHard(patch.entry);
         work.sending.entries.push_back(patch.entry);
       }
+      if (hot.on() && asker.move_bytes == 0) CountRead(number, ref, sources, &work);
     }
   }
   SendGet(asker, std::move(work));
@@ -120,7 +125,9 @@ Presence Owner::State::AddPatches(const std::vector<Patch>& patches, GetWork* wo
   headers.reserve(patches.size());
   for (const Patch& patch : patches) {
     // A get that waited for SSD may have waited too long.
-    if (Expired(index[patch.entry].space.number, index.place(patch.entry).born_s)) {
+    const bool lease_over =
+        index[patch.entry].leased != 0 && leased.at(patch.entry).end_us <= lease_clock_us();
+    if (lease_over || Expired(index[patch.entry].space.number, index.place(patch.entry).born_s)) {
       if (index[patch.entry].hidden == 0) Expire(patch.entry);
       return Presence::kExpired;
     }

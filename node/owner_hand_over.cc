@@ -10,12 +10,16 @@ constexpr uint64_t kForwardHashesMax = 1 << 20;
 constexpr uint32_t kListStep = 16384;  // entries that one call looks at: a few milliseconds
 }  // namespace
 
-// Visible, whole, of a namespace that was not cleared since, and not on its way to SSD. What has a time to
-// live stays: the receiver would date it anew.
-bool Owner::State::MayLeave(uint32_t entry) const {
+// Visible, whole, of a namespace that was not cleared since, not on its way to SSD, and this node's own.
+bool Owner::State::MayCopy(uint32_t entry) const {
   const Entry& e = index[entry];
   const NamespaceRecord& record = name_spaces[e.space.number];
-  return e.hidden == 0 && e.spilling == 0 && e.space.generation == record.generation && record.ttl_ms == 0;
+  return e.hidden == 0 && e.spilling == 0 && e.leased == 0 && e.space.generation == record.generation;
+}
+
+// What has a time to live stays: the receiver would date it anew.
+bool Owner::State::MayLeave(uint32_t entry) const {
+  return MayCopy(entry) && name_spaces[index[entry].space.number].ttl_ms == 0;
 }
 
 uint64_t Owner::State::HeatOf(uint32_t entry) const {
@@ -23,12 +27,13 @@ uint64_t Owner::State::HeatOf(uint32_t entry) const {
   return WarmPiece::HeatOf(policy.LastUs(entry), policy.DepthOf(entry));
 }
 
-OutgoingPage Owner::State::TakeOut(std::span<const WarmPiece> list, const PageLimits& limits) {
+OutgoingPage Owner::State::TakeOut(std::span<const WarmPiece> list, const PageLimits& limits, bool by_lease) {
   OutgoingPage page;
   uint64_t payload_bytes = 0, header_bytes = 0;
   for (; page.looked < list.size() && page.pieces.size() < limits.pieces; ++page.looked) {
     const uint32_t entry = list[page.looked].entry;
-    if (rules.bypass || entry >= index.entry_bound() || !MayLeave(entry)) {
+    const bool known = entry < index.entry_bound();
+    if (rules.bypass || !known || !(by_lease ? MayCopy(entry) : MayLeave(entry))) {
       ++page.left;
       continue;
     }
@@ -119,8 +124,8 @@ std::vector<WarmPiece> Owner::ListWarm(uint32_t* from, const SlotSets* only) con
   return list;
 }
 
-OutgoingPage Owner::TakeOut(std::span<const WarmPiece> list, const PageLimits& limits) {
-  return state_->TakeOut(list, limits);
+OutgoingPage Owner::TakeOut(std::span<const WarmPiece> list, const PageLimits& limits, bool by_lease) {
+  return state_->TakeOut(list, limits, by_lease);
 }
 
 std::vector<bool> Owner::LetGo(std::span<const uint32_t> entries) {

@@ -136,7 +136,7 @@ ComingSlot Owner::State::MakeSlot(const ComingPiece& piece) {
   eviction_budget = kEvictionsPerRequestMax;
   sweep_budget = kSweepsPerRequestMax;
   work_left = kWorkPerEvent;
-  slot.state = ReserveBlock(self, name->space.number, std::move(block), &slot.ticket);
+  slot.state = ReserveBlock(self, name->space.number, std::move(block), 0, &slot.ticket);
   if (slot.state != PutState::kTicket) return slot;
   const Ticket& ticket = tickets.at(slot.ticket);
   slot.memory = {arena.Payload(ticket.place), ticket.payload_bytes};

@@ -113,6 +113,10 @@ void Owner::State::Leave(uint32_t entry, Presence reason) {
   }
   const uint64_t key = FingerprintOf(e.space.number, e.hash, e.group);
   misses.Remember(key, reason, unix_ms);
+  if (e.leased != 0) EndLease(entry);
+  if (reason == Presence::kQuarantined) {
+    RevokeBlocks(e.space.number, std::span(&e.hash, 1), std::span(&e.group, 1));
+  }
   if (e.spilling == 0) {
     const bool for_memory = reason == Presence::kEvicted || reason == Presence::kNotAdmitted ||
                             reason == Presence::kDiskBehind || reason == Presence::kOverQuota;
@@ -186,8 +190,9 @@ void Owner::State::Sweep(uint32_t steps) {
 }
 
 // Hides all pieces of a namespace at once by its next generation; their memory comes back step by step.
-uint64_t Owner::State::ClearSpace(uint32_t number) {
+uint64_t Owner::State::ClearSpace(uint32_t number, uint64_t* revoke) {
   NamespaceRecord& record = name_spaces[number];
+  *revoke = RevokeSpace(number);
   const uint64_t removed = record.blocks;
   if (removed != 0) sweeping.push_back(SpaceOf(number));
   record.swept_from = removed != 0 ? record.generation : record.swept_from;

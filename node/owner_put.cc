@@ -49,11 +49,15 @@ void Owner::State::OnReserve(Asker& asker, Reserve&& body) {
   }
   eviction_budget = kEvictionsPerRequestMax;
   sweep_budget = kSweepsPerRequestMax;
+  const uint64_t lease_end_us = body.lease_us == 0 ? 0 : LeaseEndOf(body.since_us, body.lease_us);
   ReserveReply reply;
   reply.blocks.reserve(body.blocks.size());
   for (Reserve::Block& block : body.blocks) {
     uint64_t ticket = 0;
-    const PutState state = ReserveBlock(asker, number, std::move(block), &ticket);
+    PutState state = PutState::kExpired;
+    if (body.lease_us == 0 || lease_end_us > lease_clock_us()) {
+      state = ReserveBlock(asker, number, std::move(block), lease_end_us, &ticket);
+    }
     reply.blocks.push_back({state, ticket});
     if (state == PutState::kExists) ++counts.put_exists;
     if (state == PutState::kFull) ++counts.put_full;
@@ -84,14 +88,17 @@ bool Owner::State::MustNotComeBack(const Session& session, const BlockName& name
 }
 
 PutState Owner::State::ReserveBlock(const Asker& asker, uint32_t number, Reserve::Block&& block,
-                                    uint64_t* ticket_id) {
+                                    uint64_t lease_end_us, uint64_t* ticket_id) {
   const NamespaceRecord& record = name_spaces[number];
   const uint64_t payload_bytes = PayloadBytesOf(record.grid, block);
   if (payload_bytes == 0) return PutState::kInvalid;
   const BlockName name{SpaceOf(number), block.ref.hash, block.ref.group};
   if (asker.session->restores || asker.session->hands_over) ExpectPlace(number, name.hash);
   const uint32_t first = Find(number, name.hash, name.group);
-  if (Covered(number, name.hash, name.group, first, block.ref.rectangle)) return PutState::kExists;
+  if (Covered(number, name.hash, name.group, first, block.ref.rectangle)) {
+    if (lease_end_us == 0) KeepForGood(first);
+    return PutState::kExists;
+  }
   if (MustNotComeBack(*asker.session, name)) return PutState::kBusy;
   if (draining || tickets.size() >= options.tickets_max ||
       asker.session->tickets.size() >= options.tickets_per_session_max) {
@@ -127,6 +134,7 @@ PutState Owner::State::ReserveBlock(const Asker& asker, uint32_t number, Reserve
   ticket.constituents = std::move(block.constituents);
   ticket.depth = block.depth;
   ticket.kept_bytes = kept_bytes;
+  ticket.lease_end_us = lease_end_us;
   ticket_bytes += kept_bytes;
   ticket.progress_us = now_us;
   const uint64_t id = ++last_id;
@@ -186,9 +194,11 @@ PutState Owner::State::StoreTicket(const Asker& asker, const Ticket& ticket,
   if (MustNotComeBack(*asker.session, ticket.name)) return PutState::kBusy;
   if (rules.Bans(asker.session->writer, unix_ms)) return PutState::kInvalid;
   if (crc32c.size() != ticket.rectangle.parts()) return PutState::kCorrupt;
+  if (ticket.lease_end_us != 0 && ticket.lease_end_us <= lease_clock_us()) return PutState::kExpired;
   const uint32_t first = Find(number, ticket.name.hash, ticket.name.group);
   std::vector<Patch> sources;
   if (CoverOf(first, ticket.rectangle, &sources)) {
+    if (ticket.lease_end_us == 0) KeepForGood(first);
     return SameBits(ticket, crc32c, sources) ? PutState::kExists : PutState::kDiffers;
   }
   BlockHeader header;
@@ -208,7 +218,8 @@ PutState Owner::State::StoreTicket(const Asker& asker, const Ticket& ticket,
   LARDER_CHECK(encoded.size() <= arena.ShapeOf(ticket.place).header_bytes);
   std::memcpy(arena.Header(ticket.place), encoded.data(), encoded.size());
 
-  AddPiece(ticket.name, ticket.rectangle, ticket.place, header, ticket.depth, true);
+  const uint32_t entry = AddPiece(ticket.name, ticket.rectangle, ticket.place, header, ticket.depth, true);
+  if (ticket.lease_end_us != 0) LeaseOut(entry, ticket.lease_end_us);
   ++counts.puts;
   counts.put_bytes += ticket.payload_bytes;
   return PutState::kStored;

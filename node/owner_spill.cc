@@ -121,6 +121,10 @@ bool Owner::State::SpillPiece(uint32_t victim) {
     Expire(victim);
     return false;
   }
+  if (e.leased != 0) {  // its home has it
+    Leave(victim, Presence::kEvicted);
+    return false;
+  }
   if (SsdPiece(name, e.rectangle) != kNone) {
     ++counts.spilled_clean;
     Leave(victim, Presence::kEvicted);

@@ -130,6 +130,7 @@ struct Ticket {
   uint32_t depth = 0;
   uint64_t kept_bytes = 0;  // of parts, codec data and constituents
   bool revoked = false;
+  uint64_t lease_end_us = 0;  // by lease_clock_us; 0: none
   uint64_t progress_us = 0;
   std::list<uint64_t>::iterator stall_position;  // valid unless revoked
 };
@@ -179,6 +180,18 @@ struct DurableReply {
   SessionId session = 0;
   uint64_t expire_us = 0;
   Bytes header;
+};
+
+// Another node's hot block.
+struct Leased {
+  uint64_t end_us = 0;  // by lease_clock_us
+  uint32_t reads = 0;   // since its home asked last
+};
+
+// Copies that have to go, and who waits for it. In holders[i].end_us at the latest it has heard.
+struct OpenRevoke {
+  HotRevoke told;
+  std::vector<DurableReply> replies;
 };
 
 struct PendingReport {
@@ -287,7 +300,7 @@ struct Owner::State : private ssd::TierSink {
   void DropPin(const SoftPin& pin);
   Result<BlockHeader> HeaderOf(uint32_t entry) const;
   void Sweep(uint32_t steps);
-  uint64_t ClearSpace(uint32_t number);
+  uint64_t ClearSpace(uint32_t number, uint64_t* revoke);
 
   // owner_places.cc: what went with a place that was lost
   bool Old(uint32_t number, const ChainHash& hash, uint32_t born_s) const;
@@ -333,7 +346,8 @@ struct Owner::State : private ssd::TierSink {
 
   // owner_put.cc
   void OnReserve(Asker& asker, Reserve&& body);
-  PutState ReserveBlock(const Asker& asker, uint32_t number, Reserve::Block&& block, uint64_t* ticket);
+  PutState ReserveBlock(const Asker& asker, uint32_t number, Reserve::Block&& block, uint64_t lease_end_us,
+                        uint64_t* ticket);
   void OnCommitted(Asker& asker, Committed&& event);
   PutState CommitBlock(const Asker& asker, const Committed::Block& block);
   bool MustNotComeBack(const Session& session, const BlockName& name) const;
@@ -397,14 +411,34 @@ struct Owner::State : private ssd::TierSink {
   void PollDisks();
 
   // owner_hand_over.cc
+  bool MayCopy(uint32_t entry) const;
   bool MayLeave(uint32_t entry) const;
   uint64_t HeatOf(uint32_t entry) const;
   uint32_t DepthOf(uint32_t entry) const {
     return policies[arena.slab(index.place(entry).slab).class_number]->DepthOf(entry);
   }
-  OutgoingPage TakeOut(std::span<const WarmPiece> list, const PageLimits& limits);
+  OutgoingPage TakeOut(std::span<const WarmPiece> list, const PageLimits& limits, bool by_lease);
   bool ForwardsFull() const;
   void AddForward(Forward&& forward);
+
+  // owner_hot.cc
+  // A machine that was asleep lets no lease live longer.
+  uint64_t lease_clock_us() const { return now_us + ahead_ms * 1000; }
+  uint64_t LeaseEndOf(uint64_t since_us, uint64_t lease_us) const;
+  void LeaseOut(uint32_t entry, uint64_t end_us);
+  void KeepForGood(uint32_t first);
+  void EndLease(uint32_t entry);
+  void OnLease(Asker& asker, const Lease& body);
+  LeaseReply::Block RenewPiece(uint32_t number, const BlockRef& ref, uint64_t end_us);
+  void EndLeases();
+  void CountRead(uint32_t number, const BlockRef& ref, const std::vector<Patch>& sources, GetWork* work);
+  HotBlock PlanOf(const BlockName& name, const HotBlocks::Copied& copied) const;
+  uint64_t RevokeBlocks(uint32_t number, std::span<const ChainHash> hashes, std::span<const uint16_t> groups);
+  uint64_t RevokeSpace(uint32_t number);
+  void EndRevokes();
+  void FinishRevoke(uint64_t token);
+  void AnswerRevoked(const Asker& asker, Bytes&& header, uint64_t revoke);
+  std::string CheckLeases() const;
 
   // owner_homecoming.cc
   bool MayAsk(const Asker& asker) const;
@@ -549,6 +583,10 @@ struct Owner::State : private ssd::TierSink {
   bool handing_over = false;
   RemovedLately removed_lately;  // of tenants with several replicas
   RemovedLately carried_lately;  // by nodes that leave
+  HotBlocks hot;
+  std::unordered_map<uint32_t, Leased> leased;         // by entry
+  std::set<std::pair<uint64_t, uint32_t>> lease_ends;  // end_us, entry
+  std::map<uint64_t, OpenRevoke> revokes;              // by token
   std::deque<Forward> forwards;
   uint64_t forward_hashes = 0;
   Homecoming homecoming;

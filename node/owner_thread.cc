@@ -64,6 +64,10 @@ void OwnerThread::SetOnClears(std::function<void()> on_clears) {
   Call([&](Owner&) { on_clears_ = std::move(on_clears); });
 }
 
+void OwnerThread::SetOnRevokes(std::function<void()> on_revokes) {
+  Call([&](Owner&) { on_revokes_ = std::move(on_revokes); });
+}
+
 void OwnerThread::OnDisk() {
   if (disk_posted_.exchange(true)) return;
   mailbox_.PostCall([this](Owner& owner) {

@@ -43,6 +43,7 @@ class OwnerThread final : private Outbox {
   void SetOnQuestions(std::function<void()> on_questions);
   // The same when there are clears to be kept.
   void SetOnClears(std::function<void()> on_clears);
+  void SetOnRevokes(std::function<void()> on_revokes);  // the same for copies that have to go
   // A disk of the SSD tier has something to say: the owner looks, once for many of these.
   void OnDisk();
   // As Call, without waiting.
@@ -82,6 +83,9 @@ class OwnerThread final : private Outbox {
   void OnClears() override {
     if (on_clears_) on_clears_();
   }
+  void OnRevokes() override {
+    if (on_revokes_) on_revokes_();
+  }
 
   const OwnerThreadOptions options_;
   Background* const background_;
@@ -95,8 +99,7 @@ class OwnerThread final : private Outbox {
   // The owner's thread.
   std::unique_ptr<Owner> owner_;
   std::unordered_map<SessionId, std::vector<Action>> outgoing_;
-  std::function<void()> on_questions_;
-  std::function<void()> on_clears_;
+  std::function<void()> on_questions_, on_clears_, on_revokes_;
   uint64_t now_us_ = 0;
   uint64_t unix_ms_ = 0;
   uint64_t worked_us_ = 0;             // when something was there last

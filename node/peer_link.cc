@@ -223,6 +223,7 @@ Result<std::unique_ptr<PeerLink>> PeerLink::Connect(transport::Transport* transp
                                       ", not " + peer.id + "; correct the list of nodes");
   }
   link->payload_bytes_max_ = reply.value().batch_bytes_max;
+  link->leases_ = (reply.value().features & kFeatureLeases) != 0;
   return link;
 }
 
@@ -268,9 +269,11 @@ Result<uint32_t> PeerLink::Open(const Namespace& name_space, const larder::Open&
 }
 
 Result<std::vector<PutState>> PeerLink::Put(uint32_t number, std::span<const OutgoingPiece* const> pieces,
-                                            uint64_t end_us) {
+                                            uint64_t end_us, LeaseTerms lease) {
   Reserve reserve;
   reserve.number = number;
+  reserve.since_us = lease.since_us;
+  reserve.lease_us = lease.lease_us;
   uint64_t bytes = 0;
   for (const OutgoingPiece* piece : pieces) {
     reserve.blocks.push_back(BlockOf(*piece));
@@ -312,6 +315,14 @@ Result<std::vector<PutState>> PeerLink::Put(uint32_t number, std::span<const Out
   }
   for (size_t i = 0; i < ticketed.size(); ++i) states[ticketed[i]] = stored.value().states[i];
   return states;
+}
+
+Result<LeaseReply> PeerLink::Renew(const Lease& lease, uint64_t end_us) {
+  Result<LeaseReply> reply = Ask<LeaseReply>(Verb::kLease, lease, end_us);
+  if (reply.ok() && reply.value().blocks.size() != lease.blocks.size()) {
+    return Status(Code::kUnsupported, "a lease reply with another number of blocks");
+  }
+  return reply;
 }
 
 Result<PeerLink::Moved> PeerLink::Move(uint32_t number, std::vector<BlockRef> blocks,

@@ -19,6 +19,12 @@ namespace larder::node {
 // The token by which this node may speak for a writer, out of its own credentials; nullptr: it may not.
 const std::string* TokenOf(const std::vector<Credential>& credentials, const Digest& writer);
 
+// Of a copy; as Reserve has them. None: it is put for good.
+struct LeaseTerms {
+  uint64_t since_us = 0;
+  uint64_t lease_us = 0;
+};
+
 class PeerLink {
  public:
   // kInvalid when another node answers at the peer's address. `token` is the credential that the peer files
@@ -35,7 +41,9 @@ class PeerLink {
   // Reserves, sends, commits with the checksums of the pieces' headers; one state a piece. When it returns
   // the pieces' bytes are read no more.
   Result<std::vector<PutState>> Put(uint32_t number, std::span<const OutgoingPiece* const> pieces,
-                                    uint64_t end_us);
+                                    uint64_t end_us, LeaseTerms lease = {});
+  bool leases() const { return leases_; }  // it knows what a lease is
+  Result<LeaseReply> Renew(const Lease& lease, uint64_t end_us);
   struct Moved {
     MoveReply reply;
     std::vector<Bytes> segments;  // one a piece; none when the payload was more than `landing_bytes_max`
@@ -55,6 +63,7 @@ class PeerLink {
 
   std::shared_ptr<Wire> wire_;
   uint64_t payload_bytes_max_ = 0;
+  bool leases_ = false;
   std::map<Namespace, uint32_t> numbers_;
 };
 

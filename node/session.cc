@@ -42,6 +42,8 @@ Status DecodeBody(Verb verb, ByteView record, decltype(Request::body)* body) {
       return DecodeAs<Get>(record, body);
     case Verb::kMove:
       return DecodeAs<Move>(record, body);
+    case Verb::kLease:
+      return DecodeAs<Lease>(record, body);
     case Verb::kReserve:
       return DecodeAs<Reserve>(record, body);
     case Verb::kWait:
@@ -179,6 +181,7 @@ void ClientSession::OnHello(const Envelope& envelope, ByteView record) {
   shared_->owner->Post(id_, std::move(opened));
   HelloReply reply;
   reply.version = version;
+  reply.features = kFeatureLeases;
   reply.node_id = shared_->node_id;
   reply.incarnation = shared_->incarnation;
   reply.requests_max = shared_->requests_max;

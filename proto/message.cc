@@ -103,7 +103,7 @@ Status DecodeEnvelope(ByteView header, Envelope* envelope, ByteView* record) {
   envelope->priority = static_cast<Priority>(priority);
   // A newer peer's code is an error all the same.
   envelope->code = code <= static_cast<uint16_t>(Code::kInternal) ? static_cast<Code>(code) : Code::kInternal;
-  if (envelope->verb < Verb::kHello || envelope->verb > Verb::kMove) {
+  if (envelope->verb < Verb::kHello || envelope->verb > Verb::kLease) {
     return {Code::kUnsupported, "message: unknown verb " + std::to_string(verb & ~kReplyBit)};
   }
   // A Hello is read whatever its version: it is what settles the version.

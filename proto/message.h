@@ -54,6 +54,7 @@ enum class Verb : uint8_t {
   kPing = 16,
   kPrefetch = 17,
   kMove = 18,
+  kLease = 19,
 };
 inline constexpr uint8_t kReplyBit = 0x80;
 
@@ -104,6 +105,9 @@ inline constexpr uint64_t kFeatureRestores = 1;
 // A node that leaves: it hands its blocks to those who have their places from now on, whether they know it
 // yet or not.
 inline constexpr uint64_t kFeatureHandsOver = 2;
+// Of HelloReply: a node that takes copies by lease (Lease, and Reserve with one). Others would keep them for
+// good.
+inline constexpr uint64_t kFeatureLeases = 4;
 
 struct Hello {
   uint16_t version_min = kWireVersionMin;
@@ -192,7 +196,14 @@ struct GetReply {
     std::vector<Source> sources;  // empty unless a hit; disjoint, together the asked rectangle
     bool operator==(const Block&) const = default;
   };
+  // Of a block that is read much: which nodes of its order have it, bit i the i-th, bit 0 its home.
+  struct Places {
+    uint32_t block = 0;  // of `blocks`
+    uint64_t mask = 0;
+    bool operator==(const Places&) const = default;
+  };
   std::vector<Block> blocks;
+  std::vector<Places> places;  // only sent when there is something to say
   bool operator==(const GetReply&) const = default;
 };
 
@@ -221,6 +232,32 @@ struct MoveReply {
   bool operator==(const MoveReply&) const = default;
 };
 
+// Between nodes: the home of blocks that were copied to the receiver renews their leases, as Reserve has
+// them. Since the receiver's clock comes back to it, a message that was under way for long renews nothing.
+// Without blocks it asks for that clock.
+struct Lease {
+  uint32_t number = 0;
+  uint64_t since_us = 0;
+  uint64_t lease_us = 0;
+  std::vector<BlockRef> blocks;  // rectangles of pieces
+  bool operator==(const Lease&) const = default;
+};
+enum class LeaseState : uint8_t {
+  kGone = 0,     // not here
+  kRenewed = 1,  // here by lease
+  kOwn = 2,      // here, and not by lease
+};
+struct LeaseReply {
+  struct Block {
+    LeaseState state = LeaseState::kGone;
+    uint32_t reads = 0;  // of the copy, since it was asked last
+    bool operator==(const Block&) const = default;
+  };
+  uint64_t now_us = 0;
+  std::vector<Block> blocks;
+  bool operator==(const LeaseReply&) const = default;
+};
+
 // Run lengths of part sizes, PartIndex order
 struct PartRun {
   uint32_t count = 0;
@@ -239,6 +276,10 @@ struct Reserve {
   };
   uint32_t number = 0;
   std::vector<Block> blocks;
+  // Between nodes, only sent with a lease: copies that are kept until `since_us`, of the receiver's own clock
+  // as its last LeaseReply told it, and `lease_us` more.
+  uint64_t since_us = 0;
+  uint64_t lease_us = 0;
   bool operator==(const Reserve&) const = default;
 };
 enum class PutState : uint8_t {
@@ -382,7 +423,7 @@ Bytes Encode(const Envelope& envelope);  // Ping, and replies without a body (To
 #define LARDER_MESSAGES(X)                                                                           \
   X(Hello) X(HelloReply) X(Open) X(OpenReply) X(TablePush) X(Match) X(MatchReply) X(Get) X(GetReply) \
   X(Reserve) X(ReserveReply) X(Data) X(Commit) X(CommitReply) X(Wait) X(WaitReply) X(Prefetch) X(PrefetchReply) X(Touch) \
-  X(Move) X(MoveReply) X(Report) X(ReportReply) X(Remove) X(RemoveReply) X(Clear) X(ClearReply) X(Cancel) X(ErrorText)
+  X(Move) X(MoveReply) X(Lease) X(LeaseReply) X(Report) X(ReportReply) X(Remove) X(RemoveReply) X(Clear) X(ClearReply) X(Cancel) X(ErrorText)
 // clang-format on
 #define LARDER_DECLARE(Name)                                \
   Bytes Encode(const Envelope& envelope, const Name& body); \

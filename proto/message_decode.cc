@@ -185,6 +185,14 @@ Status Decode(ByteView record, GetReply* body) {
     in.Check(payload_bytes <= kBatchBytesMax, "the payload passes 1 GiB");
     if (!in.ok()) break;
   }
+  if (in.More()) {
+    body->places.resize(in.Count(body->blocks.size(), 12, "places of more blocks than there are"));
+    for (GetReply::Places& places : body->places) {
+      places.block = in.U32();
+      places.mask = in.U64();
+      in.Check(places.block < body->blocks.size(), "places of a block that is not there");
+    }
+  }
   return in.Finish();
 }
 
@@ -213,6 +221,28 @@ Status Decode(ByteView record, MoveReply* body) {
     if (!in.ok()) break;
   }
   body->empty = in.Flag();
+  return in.Finish();
+}
+
+Status Decode(ByteView record, Lease* body) {
+  Decoder in("lease", record);
+  *body = {};
+  body->number = in.U32();
+  body->since_us = in.U64();
+  body->lease_us = in.U64();
+  DecodeBlocks(&in, &body->blocks);
+  return in.Finish();
+}
+
+Status Decode(ByteView record, LeaseReply* body) {
+  Decoder in("lease reply", record);
+  *body = {};
+  body->now_us = in.U64();
+  body->blocks.resize(in.Count(kBlocksMax, 5, "more than 1024 blocks"));
+  for (LeaseReply::Block& block : body->blocks) {
+    block.state = in.Choice(LeaseState::kOwn, "an unknown lease state");
+    block.reads = in.U32();
+  }
   return in.Finish();
 }
 

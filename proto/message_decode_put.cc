@@ -40,6 +40,10 @@ Status Decode(ByteView record, Reserve* body) {
     DecodeReserveBlock(&in, &block);
     if (!in.ok()) break;
   }
+  if (in.More()) {
+    body->since_us = in.U64();
+    body->lease_us = in.U64();
+  }
   return in.Finish();
 }
 

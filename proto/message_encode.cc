@@ -150,7 +150,7 @@ Bytes Encode(const Envelope& envelope, const Get& body) {
 }
 
 Bytes Encode(const Envelope& envelope, const GetReply& body) {
-  size_t bytes = 4;
+  size_t bytes = 8 + 12 * body.places.size();
   for (const GetReply::Block& block : body.blocks) {
     bytes += 5;
     for (const GetReply::Source& source : block.sources) bytes += 52 + 8 * source.parts.size();
@@ -165,6 +165,13 @@ Bytes Encode(const Envelope& envelope, const GetReply& body) {
       out.View(source.writer);
       out.U64(source.created_ms);
       out.Array(source.parts);
+    }
+  }
+  if (!body.places.empty()) {
+    out.Count(body.places.size());
+    for (const GetReply::Places& places : body.places) {
+      out.U32(places.block);
+      out.U64(places.mask);
     }
   }
   return out.Finish();
@@ -209,6 +216,30 @@ Bytes Encode(const Envelope& envelope, const Reserve& body) {
     out.Blob(block.codec_data);
     out.Array(block.constituents);
     out.U32(block.depth);
+  }
+  if (body.lease_us != 0) {
+    out.U64(body.since_us);
+    out.U64(body.lease_us);
+  }
+  return out.Finish();
+}
+
+Bytes Encode(const Envelope& envelope, const Lease& body) {
+  Encoder out(envelope, 32 + kBlockRefBytes * body.blocks.size());
+  out.U32(body.number);
+  out.U64(body.since_us);
+  out.U64(body.lease_us);
+  out.Blocks(body.blocks);
+  return out.Finish();
+}
+
+Bytes Encode(const Envelope& envelope, const LeaseReply& body) {
+  Encoder out(envelope, 16 + 5 * body.blocks.size());
+  out.U64(body.now_us);
+  out.Count(body.blocks.size());
+  for (const LeaseReply::Block& block : body.blocks) {
+    out.U8(static_cast<uint8_t>(block.state));
+    out.U32(block.reads);
   }
   return out.Finish();
 }

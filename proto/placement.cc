@@ -74,7 +74,13 @@ struct Ranked {
 class Selection {
  public:
   explicit Selection(uint32_t length) : length_(length) { ranked_.reserve(length); }
-  void Reset() { ranked_.clear(); }
+  void OfferAll(std::vector<Candidate>* candidates, uint16_t slot) {
+    ranked_.clear();
+    for (Candidate& node : *candidates) {
+      std::memcpy(node.bytes.data(), &slot, sizeof slot);
+      Offer(node, XXH3_64bits(node.bytes.data(), node.bytes.size()));
+    }
+  }
   void Offer(const Candidate& node, uint64_t h) {
     Ranked entry{h, &node};
     if (ranked_.size() == length_) {
@@ -96,6 +102,18 @@ bool MayServe(const NodeRecord& node) {
   return (node.state == NodeState::kActive || node.state == NodeState::kDraining) && node.weight > 0;
 }
 
+std::vector<Candidate> CandidatesOf(const NodeTable& table) {
+  std::vector<Candidate> candidates;
+  const size_t nodes = std::min<size_t>(table.nodes.size(), kNodesMax);
+  for (size_t i = 0; i < nodes; ++i) {
+    const NodeRecord& node = table.nodes[i];
+    if (!MayServe(node)) continue;
+    candidates.push_back(
+        {static_cast<uint16_t>(i), std::min(node.weight, kWeightMax), std::string(2, '\0') + node.id});
+  }
+  return candidates;
+}
+
 }  // namespace
 
 uint16_t SlotOf(const ChainHash& hash) {
@@ -110,27 +128,26 @@ uint64_t RendezvousCost(uint16_t slot, std::string_view node_id) {
 }
 
 Placement::Placement(const NodeTable& table, uint32_t order_length) {
-  std::vector<Candidate> candidates;
-  const size_t nodes = std::min<size_t>(table.nodes.size(), kNodesMax);
-  for (size_t i = 0; i < nodes; ++i) {
-    const NodeRecord& node = table.nodes[i];
-    if (!MayServe(node)) continue;
-    candidates.push_back(
-        {static_cast<uint16_t>(i), std::min(node.weight, kWeightMax), std::string(2, '\0') + node.id});
-  }
+  std::vector<Candidate> candidates = CandidatesOf(table);
   stride_ = std::min(order_length, static_cast<uint32_t>(candidates.size()));
   if (stride_ == 0) return;
   orders_.reserve(size_t{kSlots} * stride_);
   Selection selection(stride_);
   for (uint32_t slot = 0; slot < kSlots; ++slot) {
-    const auto slot_bytes = static_cast<uint16_t>(slot);
-    selection.Reset();
-    for (Candidate& node : candidates) {
-      std::memcpy(node.bytes.data(), &slot_bytes, sizeof slot_bytes);
-      selection.Offer(node, XXH3_64bits(node.bytes.data(), node.bytes.size()));
-    }
+    selection.OfferAll(&candidates, static_cast<uint16_t>(slot));
     for (const Ranked& entry : selection.ranked()) orders_.push_back(entry.node->index);
   }
+}
+
+std::vector<uint16_t> OrderOf(const NodeTable& table, uint16_t slot, uint32_t length) {
+  std::vector<Candidate> candidates = CandidatesOf(table);
+  length = std::min(length, static_cast<uint32_t>(candidates.size()));
+  if (length == 0) return {};
+  Selection selection(length);
+  selection.OfferAll(&candidates, slot);
+  std::vector<uint16_t> order;
+  for (const Ranked& entry : selection.ranked()) order.push_back(entry.node->index);
+  return order;
 }
 
 std::span<const uint16_t> Placement::Order(uint16_t slot) const {

@@ -78,6 +78,9 @@ class Placement {
   std::vector<uint16_t> orders_;
 };
 
+// The order of one slot by itself, up to `length` nodes: of blocks that are copied far down their order.
+std::vector<uint16_t> OrderOf(const NodeTable& table, uint16_t slot, uint32_t length);
+
 // Fixed-point -log2((h + 1) / 2^64), 32 fraction bits, integer arithmetic only; h = XXH3-64(slot u16 ++ id).
 // Node a ranks before node b when cost(a) / weight(a) < cost(b) / weight(b), by cross-multiplication (the
 // products fit 64 bits), ties by id.

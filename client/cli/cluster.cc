@@ -59,7 +59,7 @@ void AskControl(const Globals& globals, NodeView* view) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   view->info_unix_ms =
       static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
-  if (status.ok()) status = AskStats(address, globals.timeout_us, &view->stats);
+  if (status.ok()) status = AskStats(address, globals, &view->stats);
   if (status.ok()) status = AskHealth(address, globals.timeout_us, &view->health);
   if (!status.ok()) view->control_error = status.text();
 }

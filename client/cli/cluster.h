@@ -36,7 +36,7 @@ void ForEachInParallel(size_t count, const std::function<void(size_t)>& work);
 
 // --- gRPC, one call each; the text of a failure names the address ---
 Status AskInfo(const std::string& address, uint64_t timeout_us, control::v1::GetInfoResponse* out);
-Status AskStats(const std::string& address, uint64_t timeout_us, control::v1::StatsResponse* out);
+Status AskStats(const std::string& address, const Globals& globals, control::v1::StatsResponse* out);
 Status AskHealth(const std::string& address, uint64_t timeout_us, std::string* out);
 Status AskNamespaces(const std::string& address, const Globals& globals,
                      control::v1::NamespacesResponse* out);

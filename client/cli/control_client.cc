@@ -68,8 +68,9 @@ Status AskInfo(const std::string& address, uint64_t timeout_us, api::GetInfoResp
   return Ask<api::Control>(address, timeout_us, &api::Control::Stub::GetInfo, api::GetInfoRequest(), out);
 }
 
-Status AskStats(const std::string& address, uint64_t timeout_us, api::StatsResponse* out) {
-  return Ask<api::Control>(address, timeout_us, &api::Control::Stub::Stats, api::StatsRequest(), out);
+Status AskStats(const std::string& address, const Globals& globals, api::StatsResponse* out) {
+  return Ask<api::Control>(address, globals.timeout_us, &api::Control::Stub::Stats, api::StatsRequest(), out,
+                           globals.token);
 }
 
 Status AskHealth(const std::string& address, uint64_t timeout_us, std::string* out) {

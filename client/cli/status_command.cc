@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/cli/cluster.h"
+#include "client/cli/hot_list.h"
 #include "client/cli/text_table.h"
 #include "proto/units.h"
 
@@ -100,6 +101,7 @@ ordered_json ToJson(const NodeView& view) {
   out["namespaces"] = view.stats.namespaces();
   out["connections"] = view.stats.connections();
   out["waits"] = view.stats.waits();
+  out["hot"] = HotJson(view);
   out["counters"] =
       std::map<std::string, uint64_t>(view.stats.counters().begin(), view.stats.counters().end());
   return out;
@@ -148,6 +150,7 @@ int ShowStatus(const Globals& globals) {
   for (const NodeView& view : views) {
     PrintHomecoming(view);
     PrintRepair(view);
+    std::fputs(HotText(view).c_str(), stdout);
     if (!view.data_error.empty())
       std::printf("%s, data: %s\n", view.record.id.c_str(), view.data_error.c_str());
     for (const auto& disk : view.stats.ssd().disks()) {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "client/cli/cluster.h"
+#include "client/cli/hot_list.h"
 #include "client/cli/text_table.h"
 #include "proto/units.h"
 
@@ -52,6 +53,7 @@ class Screen {
   // False: some node did not answer.
   bool Show(const std::vector<NodeView>& views) {
     table_ = TextTable();
+    std::string hot;
     std::vector<std::string> titles = {"NODE", "MEMORY", "BLOCKS", "HIT"};
     for (const Rate& rate : kRates) titles.emplace_back(rate.title);
     titles.insert(titles.end(), {"CONNECTIONS", "WAITS"});
@@ -63,6 +65,7 @@ class Screen {
       well = well && answered;
       if (answered) {
         Add(view);
+        hot += HotText(view);
       } else {
         table_.Row({view.record.id, view.control_error});
         nodes_.push_back({{"id", view.record.id}, {"error", view.control_error}});
@@ -71,7 +74,7 @@ class Screen {
     if (json_) {
       std::printf("%s\n", ordered_json{{"nodes", nodes_}}.dump().c_str());
     } else {
-      std::printf("%s\n", table_.Text().c_str());
+      std::printf("%s%s\n", table_.Text().c_str(), hot.c_str());
     }
     std::fflush(stdout);
     return well;
@@ -104,6 +107,7 @@ class Screen {
                       {"slot_bytes", memory.slot_bytes()},
                       {"capacity_bytes", memory.capacity_bytes()},
                       {"pieces", view.stats.pieces()},
+                      {"hot", HotJson(view)},
                       {"rates", rates}});
     before_[view.record.id] = std::move(now);
   }

@@ -4,7 +4,8 @@
 
 namespace larder::client {
 
-Core::Core(const CoreOptions& options, Effects* effects) : options_(options), effects_(effects) {}
+Core::Core(const CoreOptions& options, Effects* effects)
+    : options_(options), effects_(effects), hot_(options.seed) {}
 Core::~Core() = default;
 
 uint32_t Core::AddNamespace(const ClientNamespace& name_space) {

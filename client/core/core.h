@@ -13,6 +13,7 @@
 #include <set>
 #include <tuple>
 
+#include "client/core/hot_hints.h"
 #include "client/core/state.h"
 
 namespace larder::client {
@@ -34,6 +35,7 @@ struct CoreOptions {
   ClientOptions client;
   std::string host_id;  // of this machine; empty: unknown
   bool ucx = false;     // this side has an RDMA device
+  uint64_t seed = 0;    // readers of one block begin at different places
 };
 
 class Core {
@@ -171,6 +173,9 @@ class Core {
   // get.cc
   void RouteTargets(GetOperation* operation, std::vector<uint32_t> items);
   bool SendGetChunk(Peer* peer, Link* link, Share* share);
+  Peer* HotPlace(const GetOperation& get, GetTarget* target);
+  void NoteHot(const GetOperation& get, const Call& call);
+  void ForgetHot(const Peer* home);
   void QueueShare(Operation* operation, Peer* peer, Share&& share);
   void OnGetReply(std::unique_ptr<Call> call, Link* link, ByteView record, bool landed);
   void OnLanded(Call* call);
@@ -233,6 +238,7 @@ class Core {
   uint64_t routing_wanted_ = 0;  // placements asked for
   uint64_t routing_wanted_epoch_ = 0;
   std::vector<Peer*> peer_of_node_;  // by index in the routing's table
+  HotHints hot_;
   std::map<std::string, std::unique_ptr<Peer>> peers_;
   std::unordered_map<LinkId, std::unique_ptr<Link>> links_;
   std::unordered_map<OperationId, std::unique_ptr<Operation>> operations_;

@@ -1,5 +1,6 @@
 // Gets: shares by home, chunks on links, verified landings, the next copy.
 #include <algorithm>
+#include <utility>
 
 #include "client/core/core.h"
 
@@ -30,7 +31,8 @@ void Core::RouteTargets(GetOperation* get, std::vector<uint32_t> items) {
       SettleTarget(get, item, Outcome::kRefused, Presence::kBusy);
       continue;
     }
-    Peer* peer = Candidate(target.ref.hash, target.copy, false);
+    Peer* peer = HotPlace(*get, &target);
+    if (peer == nullptr) peer = Candidate(target.ref.hash, target.copy, false);
     while (peer != nullptr && (!Usable(peer) || (peer->late && NeedNotWait(target)))) {
       if (!target.answered) get->results[item].reason = peer->late ? Presence::kTimedOut : peer->down_reason;
       target.repeats = 0;
@@ -49,6 +51,44 @@ void Core::RouteTargets(GetOperation* get, std::vector<uint32_t> items) {
     share->second.chunk_bytes += target.bytes;
   }
   for (auto& [peer, share] : shares) QueueShare(get, peer, std::move(share));
+}
+
+// Whose turn it is of the nodes that have the block because it is read much; nullptr: its home's, or there
+// are none.
+Peer* Core::HotPlace(const GetOperation& get, GetTarget* target) {
+  target->away = false;
+  if (hot_.empty() || target->at_home || target->copy != 0 || target->repeats != 0) return nullptr;
+  const HotHints::Key key{get.name_space, target->ref.group, target->ref.hash};
+  const Peer* home = Candidate(target->ref.hash, 0, false);
+  for (const uint16_t node : hot_.Turn(key, routing_->table.epoch)) {
+    Peer* peer = peer_of_node_[node];
+    if (peer == home) return nullptr;
+    if (!Usable(peer) || peer->late) continue;
+    target->away = true;
+    return peer;
+  }
+  return nullptr;
+}
+
+void Core::ForgetHot(const Peer* home) {
+  if (hot_.empty()) return;
+  for (size_t i = 0; i < peer_of_node_.size(); ++i) {
+    if (peer_of_node_[i] == home) hot_.ForgetHome(static_cast<uint16_t>(i));
+  }
+}
+
+// What a home says of where its blocks are; silence says that they are nowhere else.
+void Core::NoteHot(const GetOperation& get, const Call& call) {
+  const std::vector<GetReply::Places>& places = call.landing->places();
+  if (places.empty() && hot_.empty()) return;
+  for (size_t i = 0; i < call.items.size(); ++i) {
+    const GetTarget& target = get.targets[call.items[i]];
+    if (target.away || target.copy != 0 || !IsHit(call.landing->reply(i).presence)) continue;
+    const auto told =
+        std::find_if(places.begin(), places.end(), [&](const auto& each) { return each.block == i; });
+    hot_.Note({get.name_space, target.ref.group, target.ref.hash}, told == places.end() ? 0 : told->mask,
+              routing_->table);
+  }
 }
 
 // chunk_bytes comes in as the bytes of the share: two chunks in flight on each connection.
@@ -125,6 +165,7 @@ void Core::OnGetReply(std::unique_ptr<Call> call, Link* link, ByteView record, b
     const bool single = call->items.size() == 1;
     if (!call->nonsense && !single && !target.alone) {
       target.alone = true;
+      target.at_home |= target.away;
       again.push_back(item);
       continue;
     }
@@ -140,6 +181,7 @@ void Core::OnLanded(Call* call) {
   auto* get = static_cast<GetOperation*>(call->operation);
   const Landing& landing = *call->landing;
   std::vector<uint32_t> again;
+  NoteHot(*get, *call);
   for (size_t i = 0; i < call->items.size(); ++i) {
     const uint32_t item = call->items[i];
     const GetReply::Block& block = landing.reply(i);
@@ -174,8 +216,12 @@ void Core::NextCopy(GetOperation* get, uint32_t item, Presence reason, bool answ
                     std::vector<uint32_t>* again) {
   GetTarget& target = get->targets[item];
   if (target.settled) return;
-  if (answered || !target.answered) get->results[item].reason = reason;
-  target.answered |= answered;
+  // Who has it for a while only says nothing about the block by having it no longer.
+  const bool away = std::exchange(target.away, false);
+  target.at_home |= away;
+  if (away && answered) hot_.Forget({get->name_space, target.ref.group, target.ref.hash});
+  if (!away && (answered || !target.answered)) get->results[item].reason = reason;
+  target.answered |= answered && !away;
   if (get->ending) {
     const bool cancelled = get->status.code() == Code::kCancelled;
     return SettleTarget(get, item,
@@ -188,6 +234,7 @@ void Core::NextCopy(GetOperation* get, uint32_t item, Presence reason, bool answ
     return SettleTarget(get, item, target.corrupt ? Outcome::kCorrupt : OutcomeOf(reason),
                         target.corrupt ? Presence::kCorrupt : reason);
   }
+  if (away) return again->push_back(item);
   // A node that hung up did so on all its connections: each may have to be found out.
   const bool repeat = may_repeat && target.repeats <= options_.client.connections_per_peer;
   if (!repeat) ++target.copy;

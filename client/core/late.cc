@@ -11,6 +11,10 @@ namespace larder::client {
 // than a hit at the deadline.
 bool Core::NeedNotWait(const GetTarget& target) {
   if (target.answered) return true;
+  if (target.away) {
+    const Peer* home = Candidate(target.ref.hash, 0, false);
+    return home != nullptr && !home->down && !home->late;
+  }
   uint32_t copy = target.copy;
   while (const Peer* peer = Candidate(target.ref.hash, ++copy, false)) {
     if (!peer->down && !peer->late) return true;
@@ -19,7 +23,8 @@ bool Core::NeedNotWait(const GetTarget& target) {
 }
 
 void Core::ArmLate(GetOperation* get, uint64_t at_us) {
-  if (options_.client.replicas < 2 || at_us >= get->deadline_us) return;
+  const bool copies = options_.client.replicas > 1 || !hot_.empty();
+  if (!copies || at_us >= get->deadline_us) return;
   get->late_us = at_us;
   timers_.insert({at_us, TimerKind::kLate, get->id});
 }

@@ -297,6 +297,7 @@ void Core::OnClosed(LinkId id, const transport::Error& why, uint64_t now_us) {
       LostWithoutGreeting(*link, why.failure == transport::Failure::kPeerClosed, text);
     if (greeted && !peer->down) peer->last_error = text;
     peer->late = false;
+    ForgetHot(peer);
     MarkDirty(peer);
   }
   auto calls = std::move(link->calls);

@@ -67,9 +67,11 @@ struct GetTarget {
   uint32_t first_extent = 0;
   uint32_t extent_count = 0;
   uint64_t bytes = 0;
-  uint8_t copy = 0;     // of its order, that is asked now
-  uint8_t repeats = 0;  // times the same copy was asked again
-  bool alone = false;   // in a request of its own: its size did not fit
+  uint8_t copy = 0;      // of its order, that is asked now
+  uint8_t repeats = 0;   // times the same copy was asked again
+  bool alone = false;    // in a request of its own: its size did not fit
+  bool away = false;     // asked of a node that has it because it is read much
+  bool at_home = false;  // one of those did not have it: its own places are asked
   bool settled = false;
   bool corrupt = false;   // a copy failed verification
   bool answered = false;  // `reason` comes from a node

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -32,8 +33,8 @@ bool WaitFor(const std::function<bool()>& condition) {
 
 }  // namespace
 
-NodeProcess::NodeProcess(std::vector<std::string> flags)
-    : flags_(std::move(flags)), data_("127.0.0.1:0"), control_("127.0.0.1:0"), http_("127.0.0.1:0") {
+NodeProcess::NodeProcess(std::vector<std::string> flags, std::string data_listen)
+    : flags_(std::move(flags)), data_(std::move(data_listen)), control_("127.0.0.1:0"), http_("127.0.0.1:0") {
   char name[] = "/tmp/larder-test-XXXXXX";
   folder_ = mkdtemp(name);
   Start();
@@ -118,6 +119,12 @@ std::string NodeProcess::Http(const std::string& path) const {
 int NodeProcess::HttpStatus(const std::string& path) const {
   const std::string answer = Http(path);
   return answer.size() < 12 ? 0 : std::atoi(answer.c_str() + 9);
+}
+
+double NodeProcess::Metric(const std::string& name) const {
+  const std::string text = Http("/metrics");
+  const size_t at = text.find("\n" + name + " ");
+  return at == std::string::npos ? -1 : std::strtod(text.c_str() + at + name.size() + 2, nullptr);
 }
 
 }  // namespace larder::test

@@ -11,7 +11,7 @@ namespace larder::test {
 class NodeProcess {
  public:
   // `flags` over the defaults: free ports, 64 MiB, shared memory in an own folder. Returns once it serves.
-  explicit NodeProcess(std::vector<std::string> flags = {});
+  explicit NodeProcess(std::vector<std::string> flags = {}, std::string data_listen = "127.0.0.1:0");
   ~NodeProcess();
   NodeProcess(const NodeProcess&) = delete;
   NodeProcess& operator=(const NodeProcess&) = delete;
@@ -28,6 +28,7 @@ class NodeProcess {
   // What HTTP answers, head and body; empty: nothing.
   std::string Http(const std::string& path) const;
   int HttpStatus(const std::string& path) const;  // 0: no answer
+  double Metric(const std::string& name) const;   // without labels; -1: it is not there
 
  private:
   void Start();

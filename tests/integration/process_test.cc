@@ -11,6 +11,7 @@
 
 #include "client/client.h"
 #include "tests/integration/node_process.h"
+#include "tests/support/free_port.h"
 
 namespace larder {
 namespace {
@@ -315,6 +316,61 @@ TEST(Process, ASecondSignalEndsItAtOnce) {
   EXPECT_TRUE(Eventually([&] { return node.HttpStatus("/readyz") == 503; }));
   node.Signal(SIGTERM);
   EXPECT_EQ(node.Wait(), 1);
+}
+
+// One block that everybody reads: by then its home is one of several that serve it, and a remove at its home
+// reaches them all.
+TEST(Process, AHotBlockIsReadEverywhereAndRemovedEverywhere) {
+  std::string peers;
+  std::vector<std::string> addresses;
+  for (const char* id : {"a", "b", "c"}) {
+    addresses.push_back("127.0.0.1:" + std::to_string(testing::FreePort()));
+    peers += (peers.empty() ? "" : ",") + std::string(id) + "@" + addresses.back();
+  }
+  std::vector<std::unique_ptr<NodeProcess>> nodes;
+  for (size_t i = 0; i < addresses.size(); i++) {
+    const std::vector<std::string> flags = {"--node-id=" + std::string(1, static_cast<char>('a' + i)),
+                                            "--peers=" + peers};
+    nodes.push_back(std::make_unique<NodeProcess>(flags, addresses[i]));
+    ASSERT_TRUE(nodes.back()->serves());
+  }
+  std::vector<std::unique_ptr<Client>> clients;
+  for (const std::string& address : addresses) clients.push_back(OpenClient(address));
+  const NamespaceHandle handle = OpenOpaque(clients[0].get());
+  for (size_t i = 1; i < clients.size(); i++) OpenOpaque(clients[i].get());
+  ASSERT_EQ(PutOne(clients[0].get(), handle, 1).state, PutState::kStored);
+  const auto read_all = [&] {
+    for (const auto& client : clients) ASSERT_EQ(GetOne(client.get(), handle, 1).outcome, Outcome::kHit);
+  };
+  const auto sum = [&](const std::string& name) {
+    double total = 0;
+    for (const auto& node : nodes) total += node->Metric(name);
+    return total;
+  };
+  for (int i = 0; i < 30; i++) read_all();
+  EXPECT_TRUE(Eventually([&] { return sum("larder_hot_copies") == 2; }));
+  const auto served = [&] {
+    std::vector<double> reads;
+    for (const auto& node : nodes) reads.push_back(node->Metric("larder_get_hits_total"));
+    return reads;
+  };
+  read_all();  // each hears of the copies
+  const std::vector<double> before = served();
+  for (int i = 0; i < 30; i++) read_all();
+  const std::vector<double> after = served();
+  for (size_t i = 0; i < nodes.size(); i++) EXPECT_NEAR(after[i] - before[i], 30, 10) << i;
+
+  const uint16_t group = 0;
+  const ChainHash key = Key(1);
+  EXPECT_EQ(clients[0]->Remove(handle, {&key, 1}, {&group, 1}).value(), 1u);
+  for (int i = 0; i < 4; i++) {
+    for (const auto& client : clients) {
+      EXPECT_EQ(GetOne(client.get(), handle, 1).reason, Presence::kRemoved);
+    }
+  }
+  EXPECT_EQ(sum("larder_leased_pieces"), 0);
+  EXPECT_EQ(sum("larder_pieces"), 0);
+  EXPECT_EQ(sum("larder_hot_revoked_total"), 1);
 }
 
 }  // namespace

@@ -109,6 +109,23 @@ class Tool(Case):
         self.assertIn(b"a ", done.stdout)
         self.assertEqual(nodes[2].ctl("top", "-i", "1ms").returncode, 2)
 
+    def test_the_hot_list_tells_what_is_read_much(self):
+        nodes = self.three_nodes()
+        key = json.loads(nodes[0].ctl("--json", "put", "-", "--name", "n", stdin=b"one").stdout)["hash"]
+        for _ in range(36):
+            self.assertEqual(nodes[0].ctl("get", "n").stdout, b"one")
+
+        def hot():
+            views = json.loads(nodes[1].ctl("status", "--json").stdout)["nodes"]
+            return {each["hash"]: each for view in views for each in view["hot"]}
+
+        until(lambda: hot().get(key, {"copies": 0})["copies"] == 2, "copies on both others")
+        self.assertGreaterEqual(hot()[key]["reads"], 32)
+        self.assertIn(key.encode(), nodes[1].ctl("status").stdout)
+        self.assertIn(b"2 copies", nodes[1].ctl("top", "-n", "1").stdout)
+        cold = self.node("--hot-copies", "0", name="d")
+        self.assertEqual(json.loads(cold.ctl("status", "--json").stdout)["nodes"][0]["hot"], [])
+
     def test_nobody_there_is_exit_1_with_one_line(self):
         for command in ("status", "ping", "doctor", "namespaces"):
             done = run(CTL, "-e", "127.0.0.1:1", "--timeout", "1s", command)

@@ -12,6 +12,7 @@ namespace {
 constexpr uint64_t kOwnerDelayMaxUs = 20;
 constexpr uint64_t kDiskPollMaxUs = 200;
 constexpr size_t kMailboxMax = 4096;
+constexpr node::SessionId kLocalSession = UINT64_MAX;
 constexpr uint64_t kUnixMsAtStart = 1'700'000'000'000;
 }  // namespace
 
@@ -123,6 +124,13 @@ bool SimNode::Post(node::SessionId session, node::Event&& event) {
   return true;
 }
 
+std::vector<node::Action> SimNode::HandleLocal(node::Event&& event) {
+  const uint64_t now_us = network_->now_us();
+  owner_->Handle(kLocalSession, std::move(event), now_us, kUnixMsAtStart + now_us / 1000);
+  WakeOwner();
+  return std::exchange(local_, {});
+}
+
 void SimNode::WakeOwner() {
   if (owner_awake_) return;
   owner_awake_ = true;
@@ -164,6 +172,10 @@ void SimNode::ArmTimer() {
 void SimNode::Deliver(node::SessionId session, node::Action&& action) {
   if (const auto* verify = std::get_if<node::Verify>(&action)) {
     CheckBlock(session, *verify);
+    return;
+  }
+  if (session == kLocalSession) {
+    local_.push_back(std::move(action));
     return;
   }
   const auto found = peers_.find(session);

@@ -56,7 +56,12 @@ class SimNode final : public node::OwnerPort, public node::Outbox, public transp
   // Disks are healthy from now on.
   void HealDisk();
 
+  // What another node's courier does here, without a wire: an event of a session of its own, and what answers
+  // it.
+  std::vector<node::Action> HandleLocal(node::Event&& event);
+
   node::Owner& owner() { return *owner_; }
+  const std::string& name() const { return options_.name; }
   uint64_t memory_bytes() const { return slabs_.bytes(); }
   size_t mailbox_peak() const { return mailbox_peak_; }
   size_t sessions() const { return peers_.size(); }
@@ -98,6 +103,7 @@ class SimNode final : public node::OwnerPort, public node::Outbox, public transp
   std::unique_ptr<transport::Transport> transport_;
   std::unordered_map<node::SessionId, Peer> peers_;
   std::deque<Item> mailbox_;
+  std::vector<node::Action> local_;  // of the courier's event at hand
   size_t mailbox_peak_ = 0;
   bool owner_awake_ = false;
   uint64_t timer_us_ = UINT64_MAX;

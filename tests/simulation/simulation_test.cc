@@ -4,7 +4,8 @@
 // Faults that it injects, and that everything must survive: delay, connections that break in mid-payload,
 // flipped bits, links that stall, one-way and two-way partitions, hosts that crash and come back (empty, or
 // with what their SSD has kept: writes under way are torn, a power cut loses what was not synced, bits rot),
-// hosts that hang, disks that fail to read and to write, that are full, and that answer late.
+// hosts that hang, nodes that cannot reach each other, disks that fail to read and to write, that are full,
+// and that answer late.
 //
 // What must hold, checked while it runs and at its end: no hit has a wrong byte, no operation outlives its
 // deadline, nothing is written after completion, bytes in flight, mailboxes and memory stay under their
@@ -18,6 +19,7 @@
 #include <string>
 
 #include "tests/simulation/sim_client.h"
+#include "tests/simulation/sim_copies.h"
 #include "tests/simulation/sim_node.h"
 
 namespace larder::simulation {
@@ -33,12 +35,13 @@ constexpr uint64_t kSettleUs = 12'000'000;
 
 struct Tally {
   uint64_t operations = 0, hits = 0, corrupt = 0, bytes = 0, crashes = 0, resets = 0, flipped = 0,
-           evicted = 0, spilled = 0, cold_reads = 0;
+           evicted = 0, spilled = 0, cold_reads = 0, copied = 0, copy_reads = 0, revoked = 0;
 };
 
 class Cluster {
  public:
-  Cluster(uint64_t seed, bool verify) : random_(seed), network_(random_()), universe_(random_()) {
+  Cluster(uint64_t seed, bool verify)
+      : random_(seed), network_(random_()), universe_(random_()), hot_(random_() % 2 == 0) {
     for (int i = 0; i < kNodes; i++) {
       NodeRecord record;
       record.id = "n" + std::to_string(i);
@@ -48,6 +51,8 @@ class Cluster {
     }
     table_.epoch = 1;
     table_.Normalize();
+    copies_ = std::make_unique<SimCopies>(
+        &network_, table_, [this](const std::string&, const std::string& name) { return Reach(name); });
     network_.SetLinks(DrawLink(true));
     for (int i = 0; i < kNodes; i++) {
       sync_[i] = random_() % 2 == 0;
@@ -70,6 +75,7 @@ class Cluster {
         if (random_() % 2 == 0) client->Begin();
       }
       if (random_() % 64 == 0) InjectFault();
+      if (hot_ && random_() % 16 == 0) CopyHot();
       network_.RunUntil(network_.now_us() + random_() % 3'000);
       const std::string broken = Check(random_() % 64 == 0);
       if (!broken.empty()) return broken;
@@ -112,6 +118,7 @@ class Cluster {
     options.owner.tickets_max = static_cast<uint32_t>(16 + random_() % 64);
     options.owner.ticket_stall_us = 300'000;
     options.owner.waited_keys_max = 256;
+    options.owner.hot_copies_max = hot_ ? 63 : 0;
     options.owner.scrub_bytes_per_s = random_() % 2 * (1 << 20);
     options.owner.spill_below_percent = static_cast<uint32_t>(20 + random_() % 30);  // of very little
     options.owner.spill_until_percent = options.owner.spill_below_percent + 10;
@@ -122,6 +129,18 @@ class Cluster {
     options.disk_faults.done_percent = static_cast<uint32_t>(5 + random_() % 90);
     if (random_() % 8 == 0) options.disk_faults.segments_full = static_cast<uint32_t>(random_() % 6);
     nodes_[i] = std::make_unique<SimNode>(&network_, options, random_(), ++incarnation_);
+  }
+
+  // As one node sees another: now and then it cannot be reached, whatever the reason.
+  SimNode* Reach(const std::string& name) {
+    SimNode* const node = nodes_[name.back() - '0'].get();
+    return !healed_ && random_() % 8 == 0 ? nullptr : node;
+  }
+
+  void CopyHot() {
+    for (auto& node : nodes_) {
+      if (node != nullptr) copies_->Round(node.get());
+    }
   }
 
   void InjectFault() {
@@ -175,6 +194,9 @@ class Cluster {
     tally_.evicted += stats.evicted;
     tally_.spilled += stats.spilled;
     tally_.cold_reads += stats.ssd.reads;
+    tally_.copied += stats.hot_copied;
+    tally_.copy_reads += stats.copy_reads;
+    tally_.revoked += stats.hot_revoked;
   }
 
   void Cut(const std::string& from, const std::string& to) {
@@ -184,6 +206,7 @@ class Cluster {
 
   void Heal() {
     network_.SetLinks(DrawLink(false));
+    healed_ = true;
     for (auto& client : clients_) client->ReleasePins();
     for (auto& node : nodes_) {
       if (node != nullptr) node->HealDisk();
@@ -215,11 +238,15 @@ class Cluster {
     }
     clients_.clear();
     network_.RunUntil(network_.now_us() + kSettleUs);
+    for (auto& node : nodes_) {
+      if (node != nullptr) copies_->Tell(node.get());  // what they could not say while they were cut off
+    }
     for (int i = 0; i < kNodes; i++) {
       if (nodes_[i] == nullptr) return "a node did not come back";
       const node::OwnerStats stats = nodes_[i]->owner().stats();
       if (!nodes_[i]->owner().Idle() || stats.soft_pins != 0 || stats.hard_pins != 0 || stats.tickets != 0 ||
-          stats.waits_open != 0 || nodes_[i]->sessions() != 0 || stats.sessions != 0) {
+          stats.waits_open != 0 || stats.revokes_open != 0 || nodes_[i]->sessions() != 0 ||
+          stats.sessions != 0) {
         return "n" + std::to_string(i) + " is left with pins " + std::to_string(stats.soft_pins) + "+" +
                std::to_string(stats.hard_pins) + ", tickets " + std::to_string(stats.tickets) + ", waits " +
                std::to_string(stats.waits_open) + ", sessions " + std::to_string(stats.sessions);
@@ -237,11 +264,14 @@ class Cluster {
   std::mt19937_64 random_;
   Network network_;
   Universe universe_;
+  const bool hot_;  // blocks that are read much are copied
+  bool healed_ = false;
   NodeTable table_;
   std::unique_ptr<testing::SimMedia> media_[kNodes];  // outlive the nodes
   bool sync_[kNodes] = {};
   std::unique_ptr<SimNode> nodes_[kNodes];
   std::vector<std::unique_ptr<SimClient>> clients_;
+  std::unique_ptr<SimCopies> copies_;
   uint64_t incarnation_ = 0;
   Tally tally_;
 };
@@ -257,6 +287,9 @@ void Add(Tally* sum, const Tally& one) {
   sum->evicted += one.evicted;
   sum->spilled += one.spilled;
   sum->cold_reads += one.cold_reads;
+  sum->copied += one.copied;
+  sum->copy_reads += one.copy_reads;
+  sum->revoked += one.revoked;
 }
 
 // That the run can fail: flipped bits must be seen as wrong bytes where nobody verifies.
@@ -305,15 +338,19 @@ int Main(int argc, char** argv) {
   }
   std::printf(
       "%llu seeds, %llu failed: %llu operations, %llu hits, %llu MiB checked, %llu found corrupt, "
-      "%llu flipped bits, %llu resets, %llu crashes, %llu evictions, %llu to SSD, %llu read from it\n",
+      "%llu flipped bits, %llu resets, %llu crashes, %llu evictions, %llu to SSD, %llu read from it, "
+      "%llu copied as hot, %llu read there, %llu taken back\n",
       static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(failed),
       static_cast<unsigned long long>(sum.operations), static_cast<unsigned long long>(sum.hits),
       static_cast<unsigned long long>(sum.bytes >> 20), static_cast<unsigned long long>(sum.corrupt),
       static_cast<unsigned long long>(sum.flipped), static_cast<unsigned long long>(sum.resets),
       static_cast<unsigned long long>(sum.crashes), static_cast<unsigned long long>(sum.evicted),
-      static_cast<unsigned long long>(sum.spilled), static_cast<unsigned long long>(sum.cold_reads));
+      static_cast<unsigned long long>(sum.spilled), static_cast<unsigned long long>(sum.cold_reads),
+      static_cast<unsigned long long>(sum.copied), static_cast<unsigned long long>(sum.copy_reads),
+      static_cast<unsigned long long>(sum.revoked));
   const bool idle = seeds >= 100 && (sum.hits == 0 || sum.flipped == 0 || sum.crashes == 0 ||
-                                     sum.evicted == 0 || sum.spilled == 0 || sum.cold_reads == 0);
+                                     sum.evicted == 0 || sum.spilled == 0 || sum.cold_reads == 0 ||
+                                     sum.copied == 0 || sum.copy_reads == 0 || sum.revoked == 0);
   if (idle) std::printf("nothing was tested: a fault or a hit that the run is about never happened\n");
   return failed != 0 || idle ? 1 : 0;
 }

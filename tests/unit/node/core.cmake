@@ -4,6 +4,7 @@ add_executable(node_core_test
   ${CMAKE_CURRENT_LIST_DIR}/cover_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/eviction_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/retention_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/hot_blocks_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/index_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/miss_memory_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/moved_slots_test.cc
@@ -18,6 +19,7 @@ add_executable(node_core_test
   ${CMAKE_CURRENT_LIST_DIR}/owner_get_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_hand_over_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_homecoming_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_hot_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_match_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_places_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_put_test.cc

@@ -23,7 +23,8 @@ std::string TextOf(const NodeOptions& o) {
       o.huge_pages, o.prefault, o.table_epoch);
   put(o.owner.admit_twice, o.owner.promote_after, o.owner.scrub_bytes_per_s, o.owner.events_max,
       o.owner.spill_below_percent, o.owner.spill_until_percent, o.ssd.bytes, o.ssd.segment_bytes, o.ssd.sync,
-      o.ssd.io_uring, o.ssd.start_empty, o.ssd.cluster, o.ssd.tier.bytes_per_hour_max);
+      o.ssd.io_uring, o.ssd.start_empty, o.ssd.cluster, o.ssd.tier.bytes_per_hour_max, o.owner.hot_copies_max,
+      o.owner.hot_share_percent);
   for (const std::string& each : o.ssd.directories) put(each);
   for (const Credential& each : o.credentials) put(each.name, each.token, each.tenant);
   for (const TenantLimits& each : o.owner.tenants) put(each.name, each.ttl_us);
@@ -81,8 +82,8 @@ TEST(DaemonOptions, EveryKnobReachesTheNodeOrTheDaemon) {
   // What main.cc itself uses.
   const std::set<std::string_view> of_the_daemon = {
       "control_listen", "http_listen", "credentials", "tenants", "shm", "shm_path", "drain_budget",
-      "hand_over_budget", "hand_over_rate", "hand_over_on_stop", "repair_rate", "log_level", "log_format",
-      "report",
+      "hand_over_budget", "hand_over_rate", "hand_over_on_stop", "repair_rate", "hot_rate", "log_level",
+      "log_format", "report",
       // cluster_link.cc
       "membership", "etcd_endpoints", "etcd_user", "etcd_password_file", "etcd_ca", "etcd_certificate",
       "etcd_key", "lease", "away_grace", "state_dir", "dns_name", "dns_servers", "dns_period", "dns_probe",

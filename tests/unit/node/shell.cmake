@@ -2,6 +2,7 @@
 add_executable(node_shell_test
   ${CMAKE_CURRENT_LIST_DIR}/bring_home_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/hand_over_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/hot_copies_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/repair_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/mailbox_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/node_hostile_test.cc

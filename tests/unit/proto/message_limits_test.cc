@@ -50,6 +50,34 @@ TEST(MessageLimits, HelloReplyAndTable) {
   EXPECT_TRUE(Sent(push).ok());
 }
 
+TEST(MessageLimits, PlacesOfBlocksThatAreReadMuch) {
+  GetReply body = Sample<GetReply>();
+  const Bytes plain = Encode(EnvelopeOf<GetReply>(), body);
+  body.places = {{0, 0b1011}, {1, UINT64_MAX}};
+  const Bytes told = Encode(EnvelopeOf<GetReply>(), body);
+  GetReply decoded;
+  ASSERT_TRUE(Decode(RecordOf(told), &decoded).ok());
+  EXPECT_EQ(decoded, body);
+  ASSERT_TRUE(Decode(RecordOf(plain), &decoded).ok());
+  EXPECT_TRUE(decoded.places.empty());
+  body.places = {{2, 1}};
+  EXPECT_REFUSED(body, "not there");
+  body.places = {{0, 1}, {0, 1}, {1, 1}};
+  EXPECT_REFUSED(body, "more blocks");
+}
+
+TEST(MessageLimits, Leases) {
+  Reserve body = Sample<Reserve>();
+  body.since_us = 7;
+  body.lease_us = 60'000'000;
+  Reserve decoded;
+  ASSERT_TRUE(Decode(RecordOf(Encode(EnvelopeOf<Reserve>(), body)), &decoded).ok());
+  EXPECT_EQ(decoded, body);
+  LeaseReply reply = Sample<LeaseReply>();
+  reply.blocks[0].state = LeaseState{3};
+  EXPECT_REFUSED(reply, "lease state");
+}
+
 TEST(MessageLimits, Open) {
   Open body = Sample<Open>();
   body.identity = std::string(kIdentityBytesMax, 'x');

@@ -30,6 +30,8 @@ template <> Envelope EnvelopeOf<Get>() { return Request(Verb::kGet); }
 template <> Envelope EnvelopeOf<GetReply>() { return Reply(Verb::kGet); }
 template <> Envelope EnvelopeOf<Move>() { return Request(Verb::kMove); }
 template <> Envelope EnvelopeOf<MoveReply>() { return Reply(Verb::kMove); }
+template <> Envelope EnvelopeOf<Lease>() { return Request(Verb::kLease); }
+template <> Envelope EnvelopeOf<LeaseReply>() { return Reply(Verb::kLease); }
 template <> Envelope EnvelopeOf<Reserve>() { return Request(Verb::kReserve); }
 template <> Envelope EnvelopeOf<ReserveReply>() { return Reply(Verb::kReserve); }
 template <> Envelope EnvelopeOf<Data>() { return Request(Verb::kData); }
@@ -73,6 +75,10 @@ template <> Move Sample<Move>() {
 template <> MoveReply Sample<MoveReply>() {
   MoveReply::Block hit{Presence::kSsd, {{{std::byte{1}, std::byte{2}, std::byte{3}}, 7}, {{std::byte{4}}, 0}}};
   return {{hit, {Presence::kEvicted, {}}}, true};
+}
+template <> Lease Sample<Lease>() { return {3, 1'000'000, 60'000'000, {{HashFrom(1), 0, {0, 80, 2, 4}}}}; }
+template <> LeaseReply Sample<LeaseReply>() {
+  return {77'000'000, {{LeaseState::kRenewed, 12}, {LeaseState::kGone, 0}, {LeaseState::kOwn, 0}}};
 }
 template <> Reserve Sample<Reserve>() {
   Reserve::Block plain{{HashFrom(1), 0, {0, 2, 0, 3}}, 0, {{6, 4096}}, {}, {}, 5};

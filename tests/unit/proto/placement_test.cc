@@ -131,6 +131,22 @@ TEST(Placement, AwayAndJoiningNodesAreLeftOutDrainingOnesStay) {
   }
 }
 
+TEST(Placement, TheOrderOfOneSlotIsTheSameAtAnyLength) {
+  NodeTable table = TableOf(20);
+  table.nodes[3].state = NodeState::kAway;
+  table.nodes[5].weight = 7;
+  const Placement placement(table);
+  for (uint32_t i = 0; i < kSlots; i += 997) {
+    const auto slot = static_cast<uint16_t>(i);
+    const std::vector<uint16_t> all = OrderOf(table, slot, 64);
+    ASSERT_EQ(all.size(), 19u);
+    ASSERT_EQ(all, ReferenceOrder(table, slot, 64));
+    const auto first = placement.Order(slot);
+    ASSERT_TRUE(std::ranges::equal(first, std::span(all).first(first.size())));
+  }
+  EXPECT_TRUE(OrderOf(NodeTable(), 5, 4).empty());
+}
+
 TEST(Placement, WithoutNodesThereIsNoOrder) {
   EXPECT_TRUE(Placement().Order(uint16_t{5}).empty());
   EXPECT_TRUE(Placement(NodeTable()).Order(ChainHash()).empty());
