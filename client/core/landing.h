@@ -31,6 +31,7 @@ class Landing {
   bool whole(size_t block) const;  // every byte is there
   bool good(size_t block) const;   // whole, and every part verifies
   const GetReply::Block& reply(size_t block) const { return reply_.blocks[block]; }
+  bool owes() const { return reply_.owes(); }
   // Grows with every step; tells a slow transfer from a dead one. Any thread.
   uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
 

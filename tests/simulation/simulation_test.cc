@@ -33,7 +33,7 @@ constexpr uint64_t kSettleUs = 12'000'000;
 
 struct Tally {
   uint64_t operations = 0, hits = 0, corrupt = 0, bytes = 0, crashes = 0, resets = 0, flipped = 0,
-           evicted = 0, spilled = 0, cold_reads = 0;
+           evicted = 0, spilled = 0, cold_reads = 0, parts = 0;
 };
 
 class Cluster {
@@ -175,6 +175,7 @@ class Cluster {
     tally_.evicted += stats.evicted;
     tally_.spilled += stats.spilled;
     tally_.cold_reads += stats.ssd.reads;
+    tally_.parts += stats.get_parts;
   }
 
   void Cut(const std::string& from, const std::string& to) {
@@ -257,6 +258,7 @@ void Add(Tally* sum, const Tally& one) {
   sum->evicted += one.evicted;
   sum->spilled += one.spilled;
   sum->cold_reads += one.cold_reads;
+  sum->parts += one.parts;
 }
 
 // That the run can fail: flipped bits must be seen as wrong bytes where nobody verifies.
@@ -305,15 +307,18 @@ int Main(int argc, char** argv) {
   }
   std::printf(
       "%llu seeds, %llu failed: %llu operations, %llu hits, %llu MiB checked, %llu found corrupt, "
-      "%llu flipped bits, %llu resets, %llu crashes, %llu evictions, %llu to SSD, %llu read from it\n",
+      "%llu flipped bits, %llu resets, %llu crashes, %llu evictions, %llu to SSD, %llu read from it, "
+      "%llu replies that others followed\n",
       static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(failed),
       static_cast<unsigned long long>(sum.operations), static_cast<unsigned long long>(sum.hits),
       static_cast<unsigned long long>(sum.bytes >> 20), static_cast<unsigned long long>(sum.corrupt),
       static_cast<unsigned long long>(sum.flipped), static_cast<unsigned long long>(sum.resets),
       static_cast<unsigned long long>(sum.crashes), static_cast<unsigned long long>(sum.evicted),
-      static_cast<unsigned long long>(sum.spilled), static_cast<unsigned long long>(sum.cold_reads));
-  const bool idle = seeds >= 100 && (sum.hits == 0 || sum.flipped == 0 || sum.crashes == 0 ||
-                                     sum.evicted == 0 || sum.spilled == 0 || sum.cold_reads == 0);
+      static_cast<unsigned long long>(sum.spilled), static_cast<unsigned long long>(sum.cold_reads),
+      static_cast<unsigned long long>(sum.parts));
+  const bool idle =
+      seeds >= 100 && (sum.hits == 0 || sum.flipped == 0 || sum.crashes == 0 || sum.evicted == 0 ||
+                       sum.spilled == 0 || sum.cold_reads == 0 || sum.parts == 0);
   if (idle) std::printf("nothing was tested: a fault or a hit that the run is about never happened\n");
   return failed != 0 || idle ? 1 : 0;
 }
