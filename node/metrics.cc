@@ -370,6 +370,8 @@ constexpr Metric kMetrics[] = {
      [](In in, Sink& out) { out.Add(in.owner.spilling_bytes); }},
     {{"larder_ssd_hits_total", "", "Blocks of gets that came from SSD.", kCounter}, OWNER(ssd_hits)},
     {{"larder_ssd_hit_bytes_total", "bytes", "Their payload.", kCounter}, OWNER(ssd_hit_bytes)},
+    {{"larder_get_parts_total", "", "Replies to gets that did not wait for the rest from SSD.", kCounter},
+     OWNER(get_parts)},
     {{"larder_promoted_pieces_total", "", "Pieces moved from SSD into memory.", kCounter}, OWNER(promoted)},
     {{"larder_prefetched_blocks_total", "", "Blocks that prefetches found or moved into memory.", kCounter},
      OWNER(prefetched)},

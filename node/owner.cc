@@ -131,6 +131,7 @@ void Owner::State::Handle(SessionId id, Event&& event) {
       found->second.writer = opened->writer;
       found->second.tenant = opened->tenant;
       found->second.restores = opened->restores;
+      found->second.parts = opened->parts;
       found->second.hands_over = opened->hands_over;
     }
     return;

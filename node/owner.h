@@ -46,6 +46,7 @@ struct Opened {             // after Hello was accepted
   std::string tenant;       // the only tenant this credential may open; empty: any
   bool restores = false;    // a node that restores copies
   bool hands_over = false;  // a node that leaves
+  bool parts = false;       // takes a get's answer in several replies
 };
 struct Request {
   Envelope envelope;
@@ -94,6 +95,7 @@ struct Reply {
   transport::SendSegments segments;
   uint64_t token = 0;  // non-zero exactly when there are segments
   uint64_t expire_us = 0;
+  bool more = false;  // others follow for the same request
 };
 struct Verify {  // to any thread that has time, whatever the session: check and answer Verified
   uint64_t token = 0;
@@ -315,7 +317,7 @@ struct OwnerStats {
   // Between memory and SSD. Dropped: evicted from memory without ever being on SSD, because it was behind.
   uint64_t ssd_hits = 0, ssd_hit_bytes = 0, match_ssd_hits = 0, spilled = 0, spilled_bytes = 0,
            spilled_clean = 0, spill_failed = 0, not_admitted = 0, dropped = 0, dropped_bytes = 0,
-           promoted = 0, promoted_bytes = 0, prefetched = 0, cold_timed_out = 0, cold_busy = 0;
+           promoted = 0, promoted_bytes = 0, prefetched = 0, cold_timed_out = 0, cold_busy = 0, get_parts = 0;
   // gauges
   uint64_t pieces = 0, payload_bytes = 0, slot_bytes = 0, slab_bytes = 0, memory_bytes = 0, tickets = 0,
            waits_open = 0, soft_pins = 0, soft_pinned_bytes = 0, hard_pins = 0, sessions = 0, namespaces = 0,

@@ -161,24 +161,34 @@ std::string Owner::State::CheckTenants() const {
 
 // What moves between memory and SSD, and its sums.
 std::string Owner::State::CheckCold() const {
-  uint64_t bytes = 0, held = 0, pieces = 0;
+  uint64_t bytes = 0, held = 0, pieces = 0, queued = 0;
   for (const auto& [id, get] : cold_gets) {
     const auto session = sessions.find(get.session);
     if (session == sessions.end() || session->second.cold_gets.count(id) == 0)
       return "a cold get has no session";
-    if (get.begun) bytes += get.slot_bytes;
+    (get.begun ? bytes : queued) += get.slot_bytes;
     uint32_t left = 0;
+    uint64_t ready = 0;
     for (const ColdGet::Block& block : get.blocks) {
+      if (!block.answered && block.left == 0) ready += block.cold_bytes;
+      if (block.answered && !block.sources.empty()) return "an answered block of a cold get has sources";
       for (const ColdGet::Source& source : block.sources) {
         if (source.read == 0 || source.patch.entry != kNone) continue;
         ++left;
         if (cold_reads.count(source.read) == 0) return "a cold get waits for a read that is not there";
       }
     }
-    if (left != get.reads_left) return "a cold get's reads and their count disagree";
+    if (left != get.reads_left || ready != get.ready_bytes || get.replies >= kGetRepliesMax) {
+      return "a cold get's reads and their count disagree";
+    }
   }
   for (const auto& [id, session] : sessions) held += session.cold_gets.size();
-  if (bytes != cold_bytes || held != cold_gets.size()) return "cold gets and their sums disagree";
+  for (const auto& unsubmitted : cold_unsubmitted) {
+    for (const uint64_t read : unsubmitted) queued += cold_reads.at(read).bytes;
+  }
+  if (bytes != cold_bytes || held != cold_gets.size() || queued != cold_queued[0] + cold_queued[1]) {
+    return "cold gets and their sums disagree";
+  }
   bytes = 0;
   for (uint32_t entry = 0; entry < index.entry_bound(); ++entry) {
     if (index[entry].spilling == 0) continue;

@@ -1,7 +1,9 @@
-// SSD -> memory. A get with pieces on SSD waits until they lie in slots, then is answered like any other. A
-// piece that was read becomes a hidden entry, which goes when its bytes are sent, or, when it has earned it,
-// a visible one (promotion). Gets begin in their order, interactive before batch, as far as their slots fit
-// into a quarter of the memory: each has all of its room before it begins, so that none waits for another's.
+// SSD -> memory. A get with pieces on SSD waits until they lie in slots, then is answered like any other;
+// whoever takes several replies gets at once what is in memory, and the rest as it comes, some of it at a
+// time. A piece that was read becomes a hidden entry, which goes when its bytes are sent, or, when it has
+// earned it, a visible one (promotion). Gets begin in their order, interactive before batch, as far as their
+// slots fit into a quarter of the memory: each has all of its room before it begins, so that none waits for
+// another's.
 #include <algorithm>
 #include <cstring>
 
@@ -11,7 +13,8 @@ namespace larder::node {
 
 namespace {
 constexpr uint64_t kMemoryShare = 4;
-constexpr uint64_t kGiveUpUs = 500;  // before the deadline, beside what sending takes
+constexpr uint64_t kGiveUpUs = 500;            // before the deadline, beside what sending takes
+constexpr uint64_t kPartBytesMin = 256 << 10;  // from SSD; less is not worth a reply of its own
 }  // namespace
 
 void Owner::State::OnColdGet(const Asker& asker, uint32_t number, const std::vector<BlockRef>& refs,
@@ -24,29 +27,37 @@ void Owner::State::OnColdGet(const Asker& asker, uint32_t number, const std::vec
   get.space = SpaceOf(number);
   get.prefetch = prefetch;
   get.move_bytes = asker.move_bytes;
+  get.parts = asker.session->parts && !prefetch && get.move_bytes == 0;
   get.lane = asker.envelope.priority == Priority::kBatch ? ssd::Lane::kBatch : ssd::Lane::kInteractive;
   if (asker.expire_us != 0) {
     const uint64_t left_us = asker.expire_us - std::min(asker.expire_us, now_us);
     get.give_up_us = asker.expire_us - std::min(left_us / 4, kGiveUpUs + get_us);
   }
   get.blocks.reserve(refs.size());
+  DiskBytes before{};
   for (const BlockRef& ref : refs) {
     ColdGet::Block& block = get.blocks.emplace_back();
     block.ref = ref;
-    block.presence = PlanBlock(ref, &get, &block);
+    block.presence = PlanBlock(ref, &get, &block, &before);
   }
   const uint64_t id = ++last_id;
   asker.session->cold_gets.insert(id);
   if (get.give_up_us != UINT64_MAX) cold_ends.emplace(get.give_up_us, id);
   const bool reads = get.slot_bytes != 0;
   if (reads) cold_waiting[static_cast<size_t>(get.lane)].push_back(id);
-  cold_gets.emplace(id, std::move(get));
+  cold_queued[static_cast<size_t>(get.lane)] += get.slot_bytes;
+  ColdGet& kept = cold_gets.emplace(id, std::move(get)).first->second;
   if (!reads) return FinishCold(id);
+  const bool here = std::any_of(kept.blocks.begin(), kept.blocks.end(), [](const ColdGet::Block& block) {
+    return IsHit(block.presence) && block.left == 0;
+  });
+  if (kept.parts && here) AnswerCold(&kept, true);
   PumpCold();
 }
 
 // kSsd when the block will come, else why not. Pieces in memory are pinned.
-Presence Owner::State::PlanBlock(const BlockRef& ref, ColdGet* get, ColdGet::Block* block) {
+Presence Owner::State::PlanBlock(const BlockRef& ref, ColdGet* get, ColdGet::Block* block,
+                                 DiskBytes* before) {
   const uint32_t first = Find(get->number, ref.hash, ref.group);
   std::vector<Patch> patches;
   if (!CoverBoth(get->number, ref.hash, ref.group, first, ref.rectangle, &patches)) {
@@ -58,7 +69,7 @@ Presence Owner::State::PlanBlock(const BlockRef& ref, ColdGet* get, ColdGet::Blo
     if ((patch.entry & kSsdBit) == 0) continue;
     const uint32_t cold = patch.entry & ~kSsdBit;
     bytes += SlotBytes(ssd->entry(cold).payload_bytes);
-    took_us = std::max(took_us, ssd->EstimateUs(cold, get->lane, get->slot_bytes));
+    took_us = std::max(took_us, ReadUs(cold, get->lane, before));
   }
   if (bytes != 0) {
     // After one that can't make it, none behind it on SSD would be of use.
@@ -73,13 +84,30 @@ Presence Owner::State::PlanBlock(const BlockRef& ref, ColdGet* get, ColdGet::Blo
     }
   }
   get->slot_bytes += bytes;
+  block->cold_bytes = bytes;
   for (const Patch& patch : patches) {
     const bool cold = (patch.entry & kSsdBit) != 0;
-    if (!cold) PinHard(patch.entry);
+    if (cold) {
+      ++block->left;
+    } else {
+      PinHard(patch.entry);
+    }
     block->sources.push_back({{cold ? kNone : patch.entry, patch.rectangle},
                               cold ? ssd->entry(patch.entry & ~kSsdBit).rectangle : Rectangle{}});
+    if (cold) block->sources.back().bytes = SlotBytes(ssd->entry(patch.entry & ~kSsdBit).payload_bytes);
   }
   return Presence::kSsd;
+}
+
+// Until the piece would be read, behind what waits here or at its disk and what else of the chain it has; to
+// that it is added.
+uint64_t Owner::State::ReadUs(uint32_t cold, ssd::Lane lane, DiskBytes* before) {
+  uint64_t queued = 0;
+  for (size_t i = 0; i <= static_cast<size_t>(lane); ++i) queued += cold_queued[i];
+  uint64_t& ahead = (*before)[ssd->disk_of(cold)];
+  const uint64_t us = ssd->EstimateUs(cold, lane, ahead + queued / ssd->disks());
+  ahead += ssd->entry(cold).payload_bytes;
+  return us;
 }
 
 void Owner::State::PumpCold() {
@@ -88,7 +116,11 @@ void Owner::State::PumpCold() {
     BeginWaiting();
     for (auto& unsubmitted : cold_unsubmitted) {
       while (!unsubmitted.empty()) {
-        if (cold_reads.count(unsubmitted.front()) != 0 && !SubmitRead(unsubmitted.front())) break;
+        const ColdRead& read = cold_reads.at(unsubmitted.front());
+        const uint64_t bytes = read.bytes;
+        const auto lane = static_cast<size_t>(read.lane);
+        if (!SubmitRead(unsubmitted.front())) break;
+        cold_queued[lane] -= bytes;
         unsubmitted.pop_front();
       }
     }
@@ -119,6 +151,7 @@ void Owner::State::BeginCold(uint64_t id) {
   ColdGet& get = cold_gets.at(id);
   get.begun = true;
   cold_bytes += get.slot_bytes;
+  cold_queued[static_cast<size_t>(get.lane)] -= get.slot_bytes;
   for (ColdGet::Block& block : get.blocks) {
     for (ColdGet::Source& source : block.sources) {
       if (source.patch.entry != kNone) continue;
@@ -139,6 +172,8 @@ void Owner::State::BeginCold(uint64_t id) {
       read.read = source.patch.rectangle;
       read.promote = get.prefetch;
       read.lane = get.lane;
+      read.bytes = source.bytes;
+      cold_queued[static_cast<size_t>(get.lane)] += source.bytes;
       read.gets.push_back(id);
       source.read = ++last_id;
       ++get.reads_left;
@@ -152,6 +187,12 @@ void Owner::State::BeginCold(uint64_t id) {
 // False: the disk's queue is full, nothing has changed.
 bool Owner::State::SubmitRead(uint64_t id) {
   ColdRead& read = cold_reads.at(id);
+  const bool wanted = read.promote || std::any_of(read.gets.begin(), read.gets.end(),
+                                                  [&](uint64_t get) { return cold_gets.count(get) != 0; });
+  if (!wanted) {
+    EndRead(id, kNone, Presence::kTimedOut);
+    return true;
+  }
   const bool current = read.name.space == SpaceOf(read.name.space.number);
   uint32_t cold = kNone;
   if (current) {
@@ -245,6 +286,7 @@ void Owner::State::EndRead(uint64_t id, uint32_t entry, Presence failed) {
       for (ColdGet::Source& source : block.sources) {
         if (source.read != id || source.patch.entry != kNone) continue;
         --get.reads_left;
+        if (--block.left == 0) get.ready_bytes += block.cold_bytes;
         if (entry == kNone) {
           if (IsHit(block.presence)) block.presence = failed;
           source.read = 0;
@@ -254,8 +296,82 @@ void Owner::State::EndRead(uint64_t id, uint32_t entry, Presence failed) {
         PinHard(entry);
       }
     }
-    if (get.reads_left == 0) FinishCold(get_id);
+    if (get.reads_left == 0) {
+      FinishCold(get_id);
+    } else if (PartIsDue(get)) {
+      AnswerCold(&get, true);
+    }
   }
+}
+
+// So much of it came that the last reply, too, has its share.
+bool Owner::State::PartIsDue(const ColdGet& get) const {
+  return get.parts && get.replies + 1 < kGetRepliesMax &&
+         get.ready_bytes >= std::max(kPartBytesMin, get.slot_bytes / (kGetRepliesMax - 1));
+}
+
+// What of the block is there, each pinned once; its presence is final from here on. What is not there came
+// too late.
+std::vector<Patch> Owner::State::SettleCold(const ColdGet& get, ColdGet::Block* block) {
+  std::vector<Patch> patches;
+  for (const ColdGet::Source& source : block->sources) {
+    if (source.patch.entry != kNone) patches.push_back(source.patch);
+  }
+  if (IsHit(block->presence) && patches.size() < block->sources.size()) {
+    block->presence = Presence::kTimedOut;
+    ++counts.cold_timed_out;
+  }
+  if (IsHit(block->presence) && get.space != SpaceOf(get.number)) block->presence = Presence::kCleared;
+  return patches;
+}
+
+// Answers what is there of what is still owed. `more`: the rest follows; else it came too late.
+void Owner::State::AnswerCold(ColdGet* get, bool more) {
+  Session& session = sessions.at(get->session);
+  GetWork work;
+  work.reader = session.writer;
+  work.number = get->number;
+  work.move_bytes = get->move_bytes;
+  work.header_bytes += get->blocks.size() * 8;
+  for (ColdGet::Block& block : get->blocks) {
+    if (block.answered) continue;
+    GetReply::Block& out = work.reply.blocks.emplace_back();
+    if (more && block.left != 0) {
+      out.presence = Presence::kLater;
+      continue;
+    }
+    const std::vector<Patch> patches = SettleCold(*get, &block);
+    const bool cold = block.cold_bytes != 0;
+    out.presence = block.presence;
+    if (IsHit(block.presence)) {
+      out.presence = AddPatches(patches, &work, &out);
+      if (out.presence == Presence::kRam && cold) out.presence = Presence::kSsd;
+      if (out.presence == Presence::kUncovered) out.presence = Presence::kCorrupt;
+    }
+    const bool sends = IsHit(out.presence);
+    const bool counted = sends && cold && get->move_bytes == 0;
+    if (counted) ++counts.ssd_hits;
+    for (const Patch& patch : patches) {
+      if (counted) counts.ssd_hit_bytes += index.place(patch.entry).payload_bytes;
+      sends ? work.sending.entries.push_back(patch.entry) : UnpinHard(patch.entry);
+    }
+    block.answered = true;
+    block.sources.clear();
+  }
+  ++get->replies;
+  get->ready_bytes = 0;
+  SendGet({get->session, &session, get->envelope, get->expire_us}, std::move(work), more);
+}
+
+void Owner::State::FinishPrefetch(ColdGet* get) {
+  uint32_t usable = 0;
+  for (ColdGet::Block& block : get->blocks) {
+    const std::vector<Patch> patches = SettleCold(*get, &block);
+    usable += IsHit(block.presence) ? 1 : 0;
+    for (const Patch& patch : patches) UnpinHard(patch.entry);
+  }
+  counts.prefetched += usable;
+  Answer({get->session, &sessions.at(get->session), get->envelope, get->expire_us}, PrefetchReply{usable});
 }
 
 // Answers with what is there; what is not came too late.
@@ -263,58 +379,17 @@ void Owner::State::FinishCold(uint64_t id) {
   const auto found = cold_gets.find(id);
   ColdGet get = std::move(found->second);
   cold_gets.erase(found);
-  if (get.begun) cold_bytes -= get.slot_bytes;
+  (get.begun ? cold_bytes : cold_queued[static_cast<size_t>(get.lane)]) -= get.slot_bytes;
   cold_ends.erase({get.give_up_us, id});
-  Session& session = sessions.at(get.session);
-  session.cold_gets.erase(id);
-  const Asker asker{get.session, &session, get.envelope, get.expire_us};
-  GetWork work;
-  work.reader = session.writer;
-  work.number = get.number;
-  work.move_bytes = get.move_bytes;
-  work.header_bytes += get.blocks.size() * 8;
-  uint32_t usable = 0;
-  for (ColdGet::Block& block : get.blocks) {
-    GetReply::Block& out = work.reply.blocks.emplace_back();
-    std::vector<Patch> patches;
-    bool cold = false;
-    for (const ColdGet::Source& source : block.sources) {
-      cold = cold || source.read != 0;
-      if (source.patch.entry != kNone) patches.push_back(source.patch);
-    }
-    if (IsHit(block.presence) && patches.size() < block.sources.size()) {
-      block.presence = Presence::kTimedOut;
-      ++counts.cold_timed_out;
-    }
-    if (IsHit(block.presence) && get.space != SpaceOf(get.number)) block.presence = Presence::kCleared;
-    out.presence = block.presence;
-    if (IsHit(block.presence) && !get.prefetch) {
-      out.presence = AddPatches(patches, &work, &out);
-      if (out.presence == Presence::kRam && cold) out.presence = Presence::kSsd;
-      if (out.presence == Presence::kUncovered) out.presence = Presence::kCorrupt;
-    }
-    const bool sends = IsHit(out.presence) && !get.prefetch;
-    usable += IsHit(out.presence) ? 1 : 0;
-    if (sends && cold && get.move_bytes == 0) ++counts.ssd_hits;
-    for (const Patch& patch : patches) {
-      if (sends) {
-        if (cold && get.move_bytes == 0) counts.ssd_hit_bytes += index.place(patch.entry).payload_bytes;
-        work.sending.entries.push_back(patch.entry);
-      } else {
-        UnpinHard(patch.entry);
-      }
-    }
-  }
-  if (!get.prefetch) return SendGet(asker, std::move(work));
-  counts.prefetched += usable;
-  Answer(asker, PrefetchReply{usable});
+  sessions.at(get.session).cold_gets.erase(id);
+  get.prefetch ? FinishPrefetch(&get) : AnswerCold(&get, false);
 }
 
 // Its session is gone.
 void Owner::State::DropCold(uint64_t id) {
   const auto found = cold_gets.find(id);
   ColdGet& get = found->second;
-  if (get.begun) cold_bytes -= get.slot_bytes;
+  (get.begun ? cold_bytes : cold_queued[static_cast<size_t>(get.lane)]) -= get.slot_bytes;
   cold_ends.erase({get.give_up_us, id});
   for (const ColdGet::Block& block : get.blocks) {
     for (const ColdGet::Source& source : block.sources) {
@@ -322,6 +397,16 @@ void Owner::State::DropCold(uint64_t id) {
     }
   }
   cold_gets.erase(found);
+}
+
+// Nobody wants its answer any more; reads that have begun go on.
+void Owner::State::CancelCold(Asker& asker, uint64_t id) {
+  asker.envelope = cold_gets.at(id).envelope;
+  asker.expire_us = cold_gets.at(id).expire_us;
+  DropCold(id);
+  asker.session->cold_gets.erase(id);
+  Refuse(asker, Code::kCancelled, "cancelled");
+  PumpCold();
 }
 
 void Owner::State::OnPrefetch(Asker& asker, const Prefetch& body) {

@@ -97,18 +97,19 @@ void Owner::State::OnGet(Asker& asker, const Get& body) {
 }
 
 // Every source that was added is pinned once in `work.sending`.
-void Owner::State::SendGet(const Asker& asker, GetWork&& work) {
+void Owner::State::SendGet(const Asker& asker, GetWork&& work, bool more) {
   const bool moves = work.move_bytes != 0;
   for (const GetReply::Block& block : work.reply.blocks) {
     if (IsHit(block.presence)) {
       ++(moves ? counts.given : counts.get_hits);
-    } else if (!moves) {
+    } else if (!moves && block.presence != Presence::kLater) {
       ++counts.miss_by_reason[static_cast<uint8_t>(block.presence)];
     }
   }
+  counts.get_parts += more ? 1 : 0;
   (moves ? counts.given_bytes : counts.get_bytes) += work.payload_bytes;
   Reply reply{moves ? EncodeMove(asker, work) : Encode(ReplyTo(asker.envelope), work.reply),
-              std::move(work.segments), 0, asker.expire_us};
+              std::move(work.segments), 0, asker.expire_us, more};
   if (reply.segments.size() > 0) {
     reply.token = ++last_id;
     work.sending.begun_us = now_us;

@@ -29,7 +29,7 @@ void Owner::State::OnMatch(Asker& asker, const Match& body) {
   std::vector<Patch> sources;
   uint32_t first[Index::kBatch];
   uint64_t key_us[Index::kBatch];  // until a get of the key would end
-  uint64_t cold_bytes_before = 0;  // on SSD, of the keys so far: a get of the chain reads them first
+  DiskBytes before{};              // of the keys so far: a get of the chain reads them first
   const ssd::Lane lane =
       asker.envelope.priority == Priority::kBatch ? ssd::Lane::kBatch : ssd::Lane::kInteractive;
   const bool asks = MayAsk(asker);
@@ -55,7 +55,7 @@ void Owner::State::OnMatch(Asker& asker, const Match& body) {
         } else if (CoverBoth(number, hash, body.groups[g], first[i], body.rectangle, &sources)) {
           if (pins) PinMatched(sources, &pin);
           presence = Presence::kRam;
-          if (const uint64_t us = ColdUs(sources, lane, &cold_bytes_before); us != 0) {
+          if (const uint64_t us = ColdUs(sources, lane, &before); us != 0) {
             presence = Presence::kSsd;
             key_us[i] = std::max(key_us[i], us);
           }
@@ -98,13 +98,12 @@ void Owner::State::AnswerMatch(const Asker& asker, MatchReply&& reply, SoftPin&&
 
 // Microseconds until what lies on SSD would be there, behind what of the chain comes before it; 0: nothing
 // does.
-uint64_t Owner::State::ColdUs(const std::vector<Patch>& sources, ssd::Lane lane, uint64_t* bytes_before) {
+uint64_t Owner::State::ColdUs(const std::vector<Patch>& sources, ssd::Lane lane, DiskBytes* before) {
   uint64_t us = 0;
   for (const Patch& source : sources) {
     if ((source.entry & kSsdBit) == 0) continue;
     const uint32_t cold = source.entry & ~kSsdBit;
-    us = std::max(us, 1 + get_us + ssd->EstimateUs(cold, lane, *bytes_before));
-    *bytes_before += ssd->entry(cold).payload_bytes;
+    us = std::max(us, 1 + get_us + ReadUs(cold, lane, before));
   }
   return us;
 }

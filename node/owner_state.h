@@ -1,6 +1,7 @@
 // The owner's state and its operations, split over owner_*.cc by verb. Private to node/owner*.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <list>
 #include <map>
@@ -106,6 +107,7 @@ struct Session {
   Digest writer{};
   std::string tenant;                 // empty: any
   bool restores = false;              // a node that restores copies
+  bool parts = false;                 // takes a get's answer in several replies
   bool hands_over = false;            // a node that leaves
   std::vector<uint32_t> name_spaces;  // number on this connection - 1 -> node-wide number
   std::set<uint64_t> tickets;
@@ -143,20 +145,25 @@ struct ColdRead {
   bool promote = false;
   bool begun = false;  // it has its slot, and the disk its job
   ssd::Lane lane = ssd::Lane::kInteractive;
+  uint64_t bytes = 0;  // of its slot
   SlotPlace place;
   std::vector<uint64_t> gets;  // that wait for it; some may have given up
 };
 
-// A get (or prefetch) with pieces that come from SSD: its reply waits for them.
+// A get (or prefetch) with pieces that come from SSD: its reply, or the last of its replies, waits for them.
 struct ColdGet {
   struct Source {
-    Patch patch;        // entry: in memory, hard-pinned; kNone: not yet there
-    Rectangle piece;    // on SSD
-    uint64_t read = 0;  // 0: it was in memory
+    Patch patch;         // entry: in memory, hard-pinned; kNone: not yet there
+    Rectangle piece;     // on SSD
+    uint64_t read = 0;   // 0: it was in memory
+    uint64_t bytes = 0;  // of the slot that it will need
   };
   struct Block {
     BlockRef ref;
     Presence presence = Presence::kSsd;
+    bool answered = false;    // and its sources are the reply's
+    uint32_t left = 0;        // sources that SSD owes
+    uint64_t cold_bytes = 0;  // slots of what comes from SSD
     std::vector<Source> sources;
   };
   SessionId session = 0;
@@ -167,7 +174,10 @@ struct ColdGet {
   Space space;
   bool prefetch = false;
   bool begun = false;
-  bool too_late = false;  // a block was given up, so that those behind it are of no use
+  bool too_late = false;     // a block was given up, so that those behind it are of no use
+  bool parts = false;        // it may be answered in several replies
+  uint32_t replies = 0;      // so far
+  uint64_t ready_bytes = 0;  // cold_bytes of blocks that came since the last of them
   ssd::Lane lane = ssd::Lane::kInteractive;
   uint64_t slot_bytes = 0;  // of what is to be read
   uint64_t move_bytes = 0;  // as of its asker
@@ -233,6 +243,9 @@ struct Coming {
   Digest writer{};
   std::vector<uint32_t> crc32c;
 };
+
+// What a chain asks of each disk before the block at hand.
+using DiskBytes = std::array<uint64_t, ssd::SsdTier::kDisksMax>;
 
 struct Owner::State : private ssd::TierSink {
   State(const OwnerOptions& given, SlabSource* slabs, Outbox* outbox_given,
@@ -365,7 +378,7 @@ struct Owner::State : private ssd::TierSink {
   void WholePieces(std::vector<Patch>* sources) const;
   Bytes EncodeMove(const Asker& asker, const GetWork& work) const;
   Presence AddPatches(const std::vector<Patch>& patches, GetWork* work, GetReply::Block* block);
-  void SendGet(const Asker& asker, GetWork&& work);
+  void SendGet(const Asker& asker, GetWork&& work, bool more = false);
   bool AddSource(const Patch& patch, const BlockHeader& header, GetWork* work, GetReply::Block* block);
 
   // owner_match.cc
@@ -374,7 +387,7 @@ struct Owner::State : private ssd::TierSink {
   uint64_t PinnedMax(const Tenant& tenant) const;
   void AnswerMatch(const Asker& asker, MatchReply&& reply, SoftPin&& pin);
   void PinMatched(const std::vector<Patch>& sources, SoftPin* pin);
-  uint64_t ColdUs(const std::vector<Patch>& sources, ssd::Lane lane, uint64_t* bytes_before);
+  uint64_t ColdUs(const std::vector<Patch>& sources, ssd::Lane lane, DiskBytes* before);
   static void AddEstimates(const uint64_t* key_us, size_t count,
                            std::vector<MatchReply::Estimate>* estimates);
   void OnTouch(Asker& asker, const Touch& body);
@@ -396,14 +409,20 @@ struct Owner::State : private ssd::TierSink {
 
   // owner_cold.cc: SSD -> memory
   void OnColdGet(const Asker& asker, uint32_t number, const std::vector<BlockRef>& refs, bool prefetch);
-  Presence PlanBlock(const BlockRef& ref, ColdGet* get, ColdGet::Block* block);
+  Presence PlanBlock(const BlockRef& ref, ColdGet* get, ColdGet::Block* block, DiskBytes* before);
+  uint64_t ReadUs(uint32_t cold, ssd::Lane lane, DiskBytes* before);
   void PumpCold();
   void BeginWaiting();
   void BeginCold(uint64_t id);
   bool SubmitRead(uint64_t id);
   void EndRead(uint64_t id, uint32_t entry, Presence failed);
+  bool PartIsDue(const ColdGet& get) const;
+  void AnswerCold(ColdGet* get, bool more);
+  std::vector<Patch> SettleCold(const ColdGet& get, ColdGet::Block* block);
+  void FinishPrefetch(ColdGet* get);
   void FinishCold(uint64_t id);
   void DropCold(uint64_t id);
+  void CancelCold(Asker& asker, uint64_t id);
   void OnRead(uint64_t token, ssd::ReadOutcome&& outcome) override;
   void OnPrefetch(Asker& asker, const Prefetch& body);
   void OnGone(const ssd::SsdEntry& entry, ssd::WhyGone why) override;
@@ -611,6 +630,7 @@ struct Owner::State : private ssd::TierSink {
   std::unordered_map<BlockName, uint64_t, BlockNameHash> reading;  // the read of a block that others may join
   std::set<std::pair<uint64_t, uint64_t>> cold_ends;               // give_up_us, get
   uint64_t cold_bytes = 0;                                         // slots of gets that have begun
+  uint64_t cold_queued[2] = {};  // slots of what no disk has been asked for yet, by lane
   std::unordered_map<uint64_t, std::vector<DurableReply>> durable_replies;
   std::unordered_map<uint32_t, uint32_t> number_of_space;  // the tier's number of a namespace -> ours
   std::set<uint64_t> undurable;                            // tokens that SSD has not answered

@@ -79,7 +79,8 @@ void Owner::State::WakeWaits(const BlockName& name) {
   }
 }
 
-// Ends a wait with what it has. Whatever else the id may name is answered soon anyway.
+// Ends a wait with what it has, and what waits for SSD without anything. Whatever else the id may name is
+// answered soon anyway.
 void Owner::State::OnCancel(Asker& asker, const Cancel& body) {
   for (const uint64_t id : asker.session->waits) {
     if (waits.Find(id)->envelope.request_id != body.request_id) continue;
@@ -87,6 +88,9 @@ void Owner::State::OnCancel(Asker& asker, const Cancel& body) {
   }
   for (const uint64_t id : asker.session->asides) {
     if (asides.at(id).request.envelope.request_id == body.request_id) return EndAside(id);
+  }
+  for (const uint64_t id : asker.session->cold_gets) {
+    if (cold_gets.at(id).envelope.request_id == body.request_id) return CancelCold(asker, id);
   }
 }
 

@@ -167,6 +167,7 @@ void ClientSession::OnHello(const Envelope& envelope, ByteView record) {
   }
   Opened opened;
   opened.restores = (hello.features & kFeatureRestores) != 0;
+  opened.parts = (hello.features & kFeatureParts) != 0;
   opened.hands_over = (hello.features & kFeatureHandsOver) != 0;
   if (!shared_->credentials.empty()) {
     const Credential* credential = FindCredential(shared_->credentials, hello.token);
@@ -227,7 +228,7 @@ Status ClientSession::Admit(const Envelope& envelope) {
     return {Code::kBusy, "too many unanswered requests on this connection; the limit is " +
                              std::to_string(wait ? shared_->waits_max : shared_->requests_max)};
   }
-  if (!unanswered_.emplace(envelope.request_id, envelope.verb).second) {
+  if (!unanswered_.emplace(envelope.request_id, Unanswered{envelope.verb}).second) {
     return Invalid("request id " + std::to_string(envelope.request_id) + " is in use");
   }
   if (wait) ++unanswered_waits_;
@@ -237,7 +238,7 @@ Status ClientSession::Admit(const Envelope& envelope) {
 void ClientSession::Forget(uint64_t request_id) {
   const auto found = unanswered_.find(request_id);
   if (found == unanswered_.end()) return;
-  if (found->second == Verb::kWait) --unanswered_waits_;
+  if (found->second.verb == Verb::kWait) --unanswered_waits_;
   unanswered_.erase(found);
 }
 
@@ -272,12 +273,25 @@ void ClientSession::Deliver(Action&& action) {
 void ClientSession::SendReply(Reply&& reply) {
   Envelope envelope;
   ByteView record;
-  if (DecodeEnvelope(reply.header, &envelope, &record).ok()) Forget(envelope.request_id);
+  transport::Failure failure = transport::Failure::kNone;
+  if (DecodeEnvelope(reply.header, &envelope, &record).ok()) {
+    const auto found = unanswered_.find(envelope.request_id);
+    if (found != unanswered_.end()) failure = found->second.failed;
+    if (!reply.more) Forget(envelope.request_id);
+  }
   const uint64_t token = reply.token;
-  const transport::Failure failure =
-      connection_->Send({std::move(reply.header), std::move(reply.segments), token, reply.expire_us});
+  if (failure == transport::Failure::kNone) {
+    failure = connection_->Send({std::move(reply.header), std::move(reply.segments), token, reply.expire_us});
+  }
   if (failure == transport::Failure::kNone) return;
   if (token != 0) shared_->owner->Post(id_, Sent{token});
+  if (reply.more) {
+    // What follows is thrown away, and the error comes in the place of the last reply: then no part can come
+    // behind it, for a request of the same number perhaps.
+    const auto found = unanswered_.find(envelope.request_id);
+    if (found != unanswered_.end()) found->second.failed = failure;
+    return;
+  }
   envelope.reply = false;
   switch (failure) {
     case transport::Failure::kPeerClosed:

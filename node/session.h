@@ -106,6 +106,11 @@ class ClientSession final : public transport::Handler {
     std::unique_ptr<std::byte[]> waste;
   };
 
+  struct Unanswered {
+    Verb verb = Verb::kPing;
+    transport::Failure failed = transport::Failure::kNone;  // of a reply that others follow
+  };
+
   // session.cc: Hello, requests, replies
   void OnHello(const Envelope& envelope, ByteView record);
   void OnRequest(const Envelope& envelope, ByteView record, uint64_t landing_id, bool landed);
@@ -137,7 +142,7 @@ class ClientSession final : public transport::Handler {
   uint64_t next_landing_id_ = 1;
   std::vector<Incoming> incoming_;
   std::unordered_map<uint64_t, Ticket> tickets_;
-  std::unordered_map<uint64_t, Verb> unanswered_;  // by request id
+  std::unordered_map<uint64_t, Unanswered> unanswered_;  // by request id
   uint32_t unanswered_waits_ = 0;
   uint64_t progress_us_ = 0;  // when Progress was posted last
 };

@@ -1,5 +1,7 @@
 #include "proto/message.h"
 
+#include <algorithm>
+
 #include "proto/message_wire.h"
 
 namespace larder {
@@ -48,10 +50,17 @@ std::string_view PresenceName(Presence presence) {
       return "bypassed";
     case Presence::kOverQuota:
       return "over-quota";
+    case Presence::kLater:
+      return "later";
     case Presence::kPlaceLost:
       return "place-lost";
   }
   return "unknown";
+}
+
+bool GetReply::owes() const {
+  return std::any_of(blocks.begin(), blocks.end(),
+                     [](const Block& block) { return block.presence == Presence::kLater; });
 }
 
 std::string_view PutStateName(PutState state) {

@@ -26,6 +26,7 @@ inline constexpr uint32_t kHashesMax = 65536;      // a request
 inline constexpr uint32_t kHashesInlineMax = 256;  // more travel as payload
 inline constexpr uint32_t kGroupsMax = 16;
 inline constexpr uint32_t kBlocksMax = 1024;  // of a Get, Reserve, Commit
+inline constexpr uint32_t kGetRepliesMax = 4;
 inline constexpr uint32_t kMessageBytesMax =
     2 << 20;  // a header: 65,536 hashes x 16 groups is 1 MiB of presence
 inline constexpr uint64_t kBatchBytesMax = 1ull << 30;  // payload of one message
@@ -94,6 +95,7 @@ enum class Presence : uint8_t {
   kBypassed = 81,    // an operator has everything answered as a miss
   kOverQuota = 82,   // its tenant's quota had no room for it, or made it leave for others of that tenant
   kPlaceLost = 83,   // the node was not its home for a while, and may not have heard that it was removed
+  kLater = 84,       // not an outcome: one of the next replies to this get has the block
 };
 inline constexpr bool IsHit(Presence presence) {
   return static_cast<uint8_t>(presence) < 64;
@@ -107,7 +109,9 @@ inline constexpr uint64_t kFeatureRestores = 1;
 inline constexpr uint64_t kFeatureHandsOver = 2;
 // Of HelloReply: a node that takes copies by lease (Lease, and Reserve with one). Others would keep them for
 // good.
-inline constexpr uint64_t kFeatureLeases = 4;
+inline constexpr uint64_t kFeatureLeases = 8;
+// Of Hello: a client that takes a get's answer in several replies.
+inline constexpr uint64_t kFeatureParts = 4;
 
 struct Hello {
   uint16_t version_min = kWireVersionMin;
@@ -183,6 +187,11 @@ struct Get {
   bool operator==(const Get&) const = default;
 };
 // One segment a source piece, in the order of `blocks` and within a block of its sources.
+//
+// Who said kFeatureParts may be answered in up to kGetRepliesMax replies, in one order on one connection:
+// what is in memory does not wait for what is being read. Each has a block for everything that was still
+// owed, in the order asked, and leaves at least one less owed: kLater is what still is. The last one owes
+// nothing.
 struct GetReply {
   struct Source {
     Rectangle rectangle;  // what of the asked rectangle this segment covers, packed
@@ -204,6 +213,7 @@ struct GetReply {
   };
   std::vector<Block> blocks;
   std::vector<Places> places;  // only sent when there is something to say
+  bool owes() const;           // others follow
   bool operator==(const GetReply&) const = default;
 };
 

@@ -162,7 +162,8 @@ bool Core::Place(LinkId id, ByteView header, std::span<const uint64_t> segment_b
   if (call->operation == nullptr || call->verb != Verb::kGet || call->landing != nullptr) return false;
   auto* get = static_cast<GetOperation*>(call->operation);
   GetReply reply;
-  Status status = Decode(record, &reply);
+  const Status decoded = Decode(record, &reply);
+  Status status = decoded;
   if (status.ok()) {
     std::vector<LandingTarget> targets;
     targets.reserve(call->items.size());
@@ -176,7 +177,7 @@ bool Core::Place(LinkId id, ByteView header, std::span<const uint64_t> segment_b
   if (!status.ok()) {
     place->segments.clear();
     call->refused = status.ToString();  // OnMessage follows, without the payload
-    call->nonsense = status.code() != Code::kInvalid;
+    call->nonsense = !decoded.ok() || status.code() != Code::kInvalid;
     return false;
   }
   call->landing_id = ++last_id_;
@@ -214,6 +215,9 @@ void Core::OnReply(Link* link, Call* call, const Envelope& envelope, ByteView re
   }
   if (call->verb == Verb::kReserve && call->operation != nullptr && envelope.code == Code::kOk) {
     return OnReserveReply(link, call, record);
+  }
+  if (call->verb == Verb::kGet && envelope.code == Code::kOk && Owes(*call, record)) {
+    return OnGetPart(call, link, record, landed);
   }
   std::unique_ptr<Call> owned = Take(call);
   link->worked_us = now_us_;
@@ -327,7 +331,8 @@ void Core::OnDiverted(LinkId id, uint64_t landing_id, uint64_t now_us) {
     if (call->landing == nullptr || call->landing_id != landing_id) continue;
     Operation* operation = call->operation;
     --operation->landings;
-    OnLanded(call.get());
+    if (call->landing->owes()) CancelAtNode(*call);
+    OnLanded(call.get(), false);
     Forget(call.get());
     MayComplete(operation);
     break;

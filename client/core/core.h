@@ -177,8 +177,13 @@ class Core {
   void NoteHot(const GetOperation& get, const Call& call);
   void ForgetHot(const Peer* home);
   void QueueShare(Operation* operation, Peer* peer, Share&& share);
+  bool Owes(const Call& call, ByteView record) const;
   void OnGetReply(std::unique_ptr<Call> call, Link* link, ByteView record, bool landed);
-  void OnLanded(Call* call);
+  void OnGetPart(Call* call, Link* link, ByteView record, bool landed);
+  bool TakeMisses(Call* call, ByteView record);
+  void RefuseReply(Call* call, Link* link);
+  void OnLanded(Call* call, bool more);
+  void Shrink(Call* call, std::vector<uint32_t>&& items);
   void NextCopy(GetOperation* operation, uint32_t item, Presence reason, bool answered, bool may_repeat,
                 std::vector<uint32_t>* again);
   void SettleTarget(GetOperation* operation, uint32_t item, Outcome outcome, Presence reason);

@@ -134,31 +134,86 @@ bool Core::SendGetChunk(Peer* peer, Link* link, Share* share) {
   return true;
 }
 
+// Whether other replies to the get follow this one.
+bool Core::Owes(const Call& call, ByteView record) const {
+  if (call.landing != nullptr) return call.landing->owes();
+  GetReply reply;
+  return Decode(record, &reply).ok() && reply.owes();
+}
+
+// The last reply.
 void Core::OnGetReply(std::unique_ptr<Call> call, Link* link, ByteView record, bool landed) {
   auto* get = static_cast<GetOperation*>(call->operation);
   if (call->landing != nullptr) {
     --get->landings;
-    OnLanded(call.get());
+    OnLanded(call.get(), false);
     return MayComplete(get);
   }
-  std::vector<uint32_t> again;
-  if (landed && call->refused.empty()) {
-    // Without a payload there are only misses; a hit here is nonsense.
-    GetReply reply;
-    Status status = Decode(record, &reply);
-    transport::LandSegments none;
-    std::vector<LandingTarget> targets;
-    for (const uint32_t item : call->items) targets.push_back({get->targets[item].ref.rectangle, {}});
-    if (status.ok()) status = PlanLanding(reply, targets, {}, &none);
-    if (status.ok()) {
-      for (size_t i = 0; i < call->items.size(); ++i) {
-        NextCopy(get, call->items[i], reply.blocks[i].presence, true, false, &again);
-      }
-      return RouteTargets(get, std::move(again));
+  if (landed && call->refused.empty() && TakeMisses(call.get(), record)) return;
+  RefuseReply(call.get(), link);
+}
+
+// One of several replies: the call goes on with what is still owed. One that nobody waits for stays known
+// until the last of them.
+void Core::OnGetPart(Call* call, Link* link, ByteView record, bool landed) {
+  link->worked_us = now_us_;
+  if (link->peer != nullptr) link->peer->late = false;
+  if (call->operation == nullptr) return;
+  auto* get = static_cast<GetOperation*>(call->operation);
+  if (call->landing != nullptr) {
+    --get->landings;
+    OnLanded(call, true);
+    link->received += call->landing->steps();
+    call->landing = nullptr;
+    call->steps_seen = UINT64_MAX;
+    call->given_up = false;
+  } else if (!landed || !call->refused.empty() || !TakeMisses(call, record)) {
+    CancelAtNode(*call);
+    RefuseReply(call, link);
+    return Forget(call);
+  }
+  if (get->ending) {  // its deadline came while this part landed
+    std::vector<uint32_t> again;
+    for (const uint32_t item : call->items) {
+      NextCopy(get, item, Presence::kTimedOut, false, false, &again);
     }
+    Forget(call);
+  }
+  MayComplete(get);
+}
+
+// Without a payload there are only misses; a hit here is nonsense, and so is a reply that answers nothing.
+bool Core::TakeMisses(Call* call, ByteView record) {
+  auto* get = static_cast<GetOperation*>(call->operation);
+  GetReply reply;
+  Status status = Decode(record, &reply);
+  transport::LandSegments none;
+  std::vector<LandingTarget> targets;
+  for (const uint32_t item : call->items) targets.push_back({get->targets[item].ref.rectangle, {}});
+  if (status.ok()) status = PlanLanding(reply, targets, {}, &none);
+  std::vector<uint32_t> again, owed;
+  for (size_t i = 0; status.ok() && i < call->items.size(); ++i) {
+    if (reply.blocks[i].presence == Presence::kLater) owed.push_back(call->items[i]);
+  }
+  if (status.ok() && owed.size() == call->items.size()) status = Status(Code::kCorrupt, "an empty answer");
+  if (!status.ok()) {
     call->refused = status.ToString();
     call->nonsense = true;
+    return false;
   }
+  for (size_t i = 0; i < call->items.size(); ++i) {
+    if (reply.blocks[i].presence == Presence::kLater) continue;
+    NextCopy(get, call->items[i], reply.blocks[i].presence, true, false, &again);
+  }
+  Shrink(call, std::move(owed));
+  RouteTargets(get, std::move(again));
+  return true;
+}
+
+// `call->refused` says why. What the call is still owed is asked for elsewhere, or in another way.
+void Core::RefuseReply(Call* call, Link* link) {
+  auto* get = static_cast<GetOperation*>(call->operation);
+  std::vector<uint32_t> again;
   for (const uint32_t item : call->items) {
     GetTarget& target = get->targets[item];
     // One block of another size than the caller's memory must not cost its neighbours: each is asked alone.
@@ -176,16 +231,33 @@ void Core::OnGetReply(std::unique_ptr<Call> call, Link* link, ByteView record, b
   RouteTargets(get, std::move(again));
 }
 
+// Only these items are still owed: the bytes of the others are not in flight any more.
+void Core::Shrink(Call* call, std::vector<uint32_t>&& items) {
+  const auto* get = static_cast<const GetOperation*>(call->operation);
+  uint64_t bytes = 0;
+  for (const uint32_t item : items) bytes += get->targets[item].bytes;
+  call->items = std::move(items);
+  if (call->held_bytes == 0) return;  // the call is off its link's sums
+  Unhold(call->peer, call->held_bytes - bytes);
+  call->link->window_bytes -= call->window_bytes - bytes;
+  call->held_bytes = call->window_bytes = bytes;
+}
+
 // The payload is over: landed, diverted or broken off. What is whole and verified is a hit in any case.
-void Core::OnLanded(Call* call) {
+// `more`: other replies follow.
+void Core::OnLanded(Call* call, bool more) {
   auto* get = static_cast<GetOperation*>(call->operation);
   const Landing& landing = *call->landing;
-  std::vector<uint32_t> again;
+  std::vector<uint32_t> again, owed;
   NoteHot(*get, *call);
   for (size_t i = 0; i < call->items.size(); ++i) {
     const uint32_t item = call->items[i];
     const GetReply::Block& block = landing.reply(i);
-    if (!IsHit(block.presence)) {
+    if (block.presence == Presence::kLater && more) {
+      owed.push_back(item);
+    } else if (block.presence == Presence::kLater) {
+      NextCopy(get, item, Presence::kUnreachable, false, true, &again);
+    } else if (!IsHit(block.presence)) {
       NextCopy(get, item, block.presence, true, false, &again);
     } else if (landing.good(i)) {
       BlockResult& result = get->results[item];
@@ -208,6 +280,7 @@ void Core::OnLanded(Call* call) {
       NextCopy(get, item, Presence::kUnreachable, false, true, &again);
     }
   }
+  if (more) Shrink(call, std::move(owed));
   RouteTargets(get, std::move(again));
 }
 

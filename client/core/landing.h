@@ -32,6 +32,7 @@ class Landing {
   bool good(size_t block) const;   // whole, and every part verifies
   const GetReply::Block& reply(size_t block) const { return reply_.blocks[block]; }
   const std::vector<GetReply::Places>& places() const { return reply_.places; }
+  bool owes() const { return reply_.owes(); }
   // Grows with every step; tells a slow transfer from a dead one. Any thread.
   uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
 

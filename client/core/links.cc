@@ -87,6 +87,7 @@ void Core::OnOpen(LinkId id, uint64_t now_us) {
   link->received = 1;
   Hello hello;
   hello.lane = link->lane;
+  hello.features = kFeatureParts;
   hello.token = options_.client.token;
   hello.client_name = options_.client.client_name;
   auto call = std::make_unique<Call>();
@@ -308,7 +309,7 @@ void Core::OnClosed(LinkId id, const transport::Error& why, uint64_t now_us) {
     std::erase(call->operation->calls, call.get());
     if (call->landing != nullptr) {
       --call->operation->landings;
-      OnLanded(call.get());
+      OnLanded(call.get(), false);
       MayComplete(call->operation);
       continue;
     }

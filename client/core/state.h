@@ -31,7 +31,7 @@ struct Call {
   uint64_t sent_us = 0;
   uint64_t window_bytes = 0;    // payload that it adds to its link's window
   uint64_t held_bytes = 0;      // of the budgets of bytes in flight
-  std::vector<uint32_t> items;  // get, put: indices into the operation
+  std::vector<uint32_t> items;  // get, put: indices into the operation; of a get, what no reply has answered
   KeySubset keys;               // match, wait, remove
   uint64_t landing_id = 0;      // get: while its payload lands
   std::shared_ptr<Landing> landing;

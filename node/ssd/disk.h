@@ -35,6 +35,8 @@ inline Pages MakePages(uint64_t bytes) {
 // Interactive reads go first, then batch reads, then writes; each lane has a bound of its own.
 enum class Lane : uint8_t { kInteractive = 0, kBatch = 1, kWrite = 2 };
 inline constexpr size_t kLanes = 3;
+// Of reads that the device has at a time (or two of any size); the others wait in their lanes.
+inline constexpr uint64_t kReadingBytesMax = 2 << 20;
 
 enum class DiskStatus : uint8_t {
   kOk = 0,

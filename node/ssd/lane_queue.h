@@ -1,5 +1,9 @@
 // What waits for a disk: three lanes with a bound each. Interactive reads go before batch reads, reads before
 // writes; but one write is always under way, so that demotion goes on under a storm of reads.
+//
+// Reads wait here, in order, and not in the device: that one answers out of order what it is given at a time,
+// so that the last of many takes several times as long as the first, and an urgent one gets no turn before
+// them. A two MiB keep it as busy as many.
 #pragma once
 
 #include <condition_variable>
@@ -39,9 +43,10 @@ class LaneQueue {
       changed_.wait(lock);
     }
   }
-  // Somebody's write ended, so that another may begin.
-  void Nudge() {
+  // The bytes of a popped job have moved, so that others may begin.
+  void Moved(const Job& job) {
     const std::lock_guard lock(mutex_);
+    if (job.kind == Job::Kind::kRead) --reading_, reading_bytes_ -= BytesOf(job);
     changed_.notify_all();
   }
   void Close() {
@@ -54,16 +59,29 @@ class LaneQueue {
  private:
   static constexpr uint32_t kWritesMax = 3;
 
+  static uint64_t BytesOf(const Job& job) {
+    uint64_t bytes = 0;
+    for (const Range& range : job.ranges) bytes += range.bytes;
+    return bytes;
+  }
+
   std::optional<Job> PopLocked(uint32_t writes_open) {
+    bool reads_wait = false;
     for (size_t i = 0; i < kLanes; ++i) {
       auto& lane = lanes_[i];
       if (lane.empty()) continue;
+      const bool read = lane.front().kind == Job::Kind::kRead;
+      const uint64_t bytes = read ? BytesOf(lane.front()) : 0;
+      reads_wait = reads_wait || (reading_ >= 2 && reading_bytes_ + bytes > kReadingBytesMax);
+      if (read && reads_wait) continue;
       // One that is there: reads do not starve it.
       if (i < 2 && writes_open == 0 && !lanes_[2].empty() && reads_since_write_ >= kReadsPerWrite) continue;
       if (i == 2 && writes_open >= kWritesMax) continue;
       reads_since_write_ = i == 2 ? 0 : reads_since_write_ + 1;
       Job job = std::move(lane.front());
       lane.pop_front();
+      reading_ += read ? 1 : 0;
+      reading_bytes_ += bytes;
       return job;
     }
     return std::nullopt;
@@ -75,6 +93,8 @@ class LaneQueue {
   std::condition_variable changed_;
   std::deque<Job> lanes_[kLanes];
   uint32_t reads_since_write_ = 0;
+  uint32_t reading_ = 0;  // reads that were popped and have not moved, and their bytes
+  uint64_t reading_bytes_ = 0;
   bool closed_ = false;
 };
 

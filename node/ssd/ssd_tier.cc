@@ -17,7 +17,7 @@ SsdTier::SsdTier(const TierOptions& options, std::vector<std::unique_ptr<Disk>> 
     d.segments.resize(d.segments_max);
     d.disk = std::move(disk);
   }
-  LARDER_CHECK(disks_.size() <= 64);
+  LARDER_CHECK(disks_.size() <= kDisksMax);
 }
 
 SsdTier::~SsdTier() = default;

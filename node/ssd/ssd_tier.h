@@ -83,6 +83,7 @@ struct TierStats {
 class SsdTier {
  public:
   static constexpr uint32_t kNone = SsdIndex::kNone;
+  static constexpr size_t kDisksMax = 64;
 
   SsdTier(const TierOptions& options, std::vector<std::unique_ptr<Disk>> disks);
   ~SsdTier();  // ends the disks; nothing that was under way is told
@@ -109,6 +110,7 @@ class SsdTier {
   const SsdTimes& times(uint32_t number) const { return index_.times(number); }
   // Where it lies, for who reads it past the tier: on which of the disks, and what is to be found there.
   uint32_t disk_of(uint32_t number) const { return DiskOf(index_[number].segment); }
+  size_t disks() const { return disks_.size(); }
   IndexRecord RecordFor(uint32_t entry) const;
   // Who wrote it (WriterTag), 0 when only the record itself says it.
   uint32_t writer_tag(uint32_t number) const { return writer_tags_[index_[number].writer]; }
@@ -142,8 +144,7 @@ class SsdTier {
   // or more; whole pages are written). false: too many reads are under way.
   bool Read(uint64_t token, uint32_t entry, const Rectangle& rectangle, std::byte* payload, Lane lane,
             uint64_t now_us);
-  // Microseconds until a read of the piece would be there, behind those under way.
-  // and `more_bytes`.
+  // Microseconds until a read of the piece would be there, behind those under way and `more_bytes`.
   uint64_t EstimateUs(uint32_t entry, Lane lane, uint64_t more_bytes = 0) const;
   // Reads a whole piece behind all that anybody waits for, to see whether it verifies: what does not is gone
   // as after any read. Bytes that are read, 0 when nothing is there; none: too many are under way.
@@ -252,8 +253,9 @@ class SsdTier {
     std::vector<SpaceRecord> spaces;   // the same
     std::vector<uint64_t> barriers;    // wait for these
     size_t lost_swept = 0;             // segments
-    // Service of reads: microseconds before the first byte, nanoseconds a byte.
-    double latency_us = 200, byte_ns = 1;
+    // Service of reads: nanoseconds a byte, and what a lane's reads take besides, in the batch lane for those
+    // that overtake too.
+    double byte_ns = 1, latency_us[2] = {200, 200};
     uint64_t busy_since_us = 0, busy_bytes = 0;
   };
   struct Barred {
@@ -286,6 +288,7 @@ class SsdTier {
   bool SubmitRead(Reading&& reading, const Rectangle& rectangle, std::byte* payload, uint64_t now_us);
   void OnReadDone(Reading&& reading, const Done& done, uint64_t now_us, TierSink* sink);
   void Measure(DiskState* d, const Reading& reading, uint64_t now_us);
+  static uint64_t AheadOf(const DiskState& d, Lane lane);
   // ssd_tier_reclaim.cc
   void StepReclaim(uint32_t disk, uint64_t now_us, TierSink* sink);
   void BeginReclaim(uint32_t disk);

@@ -8,6 +8,9 @@
 namespace larder::node::ssd {
 namespace {
 constexpr double kFadeOld = 0.875;
+// A disk that stands still for a moment says little of the next read: no sample counts for more than so many
+// times what was expected, so that a lasting change is believed step by step.
+constexpr double kSurpriseMax = 4;
 constexpr uint32_t kScrubsMax = 16;  // reclaiming has the same lane and must find room in it
 }  // namespace
 
@@ -75,7 +78,7 @@ bool SsdTier::SubmitRead(Reading&& reading, const Rectangle& rectangle, std::byt
   if (!d.disk->Submit(std::move(job))) return false;
   reading.bytes = bytes;
   reading.submitted_us = now_us;
-  for (size_t ahead = 0; ahead <= lane; ++ahead) reading.ahead_bytes += d.reading_bytes[ahead];
+  reading.ahead_bytes = AheadOf(d, reading.lane);
   if (d.reads[0] + d.reads[1] + d.reads[2] == 0) {
     d.busy_since_us = now_us;
     d.busy_bytes = 0;
@@ -148,7 +151,7 @@ void SsdTier::Measure(DiskState* d, const Reading& reading, uint64_t now_us) {
   // Long enough, and deep enough, for the rate to be the disk's and not the asker's.
   if (busy_us >= 2000 && d->busy_bytes >= (4u << 20) && reading.ahead_bytes > reading.bytes) {
     const double byte_ns = static_cast<double>(busy_us) * 1000 / static_cast<double>(d->busy_bytes);
-    d->byte_ns = d->byte_ns * kFadeOld + byte_ns * (1 - kFadeOld);
+    d->byte_ns = d->byte_ns * kFadeOld + std::min(byte_ns, kSurpriseMax * d->byte_ns) * (1 - kFadeOld);
     d->busy_since_us = now_us;
     d->busy_bytes = 0;
   } else if (open == 0) {
@@ -158,16 +161,32 @@ void SsdTier::Measure(DiskState* d, const Reading& reading, uint64_t now_us) {
   // What others overtake on purpose says nothing of what a get waits.
   if (reading.lane == Lane::kWrite) return;
   const auto took_us = static_cast<double>(now_us - reading.submitted_us);
-  const double bytes_us = static_cast<double>(reading.ahead_bytes + reading.bytes) * d->byte_ns / 1000;
-  d->latency_us = d->latency_us * kFadeOld + std::max(0.0, took_us - bytes_us) * (1 - kFadeOld);
+  const auto bytes = static_cast<double>(reading.ahead_bytes + reading.bytes);
+  // It was quicker than its bytes alone: so are they.
+  const double fastest_ns = took_us * 1000 / bytes;
+  if (fastest_ns < d->byte_ns) d->byte_ns = d->byte_ns * kFadeOld + fastest_ns * (1 - kFadeOld);
+  const double bytes_us = bytes * d->byte_ns / 1000;
+  double& latency_us = d->latency_us[static_cast<size_t>(reading.lane)];
+  const double most_us = kSurpriseMax * (latency_us + bytes_us);
+  const double took_besides_us = std::max(0.0, std::min(took_us, most_us) - bytes_us);
+  latency_us = latency_us * kFadeOld + took_besides_us * (1 - kFadeOld);
+}
+
+// What goes first: its own lane and those before it, and of the others what the device has already.
+uint64_t SsdTier::AheadOf(const DiskState& d, Lane lane) {
+  uint64_t ahead = 0, behind = 0;
+  for (size_t i = 0; i < kLanes; ++i) {
+    (i <= static_cast<size_t>(lane) ? ahead : behind) += d.reading_bytes[i];
+  }
+  return ahead + std::min(behind, kReadingBytesMax - std::min(ahead, kReadingBytesMax));
 }
 
 uint64_t SsdTier::EstimateUs(uint32_t entry, Lane lane, uint64_t more_bytes) const {
   const SsdEntry& e = index_[entry];
   const DiskState& d = disks_[DiskOf(e.segment)];
-  uint64_t ahead = e.payload_bytes + more_bytes;
-  for (size_t i = 0; i <= static_cast<size_t>(lane); ++i) ahead += d.reading_bytes[i];
-  return static_cast<uint64_t>(d.latency_us + static_cast<double>(ahead) * d.byte_ns / 1000);
+  return static_cast<uint64_t>(d.latency_us[lane == Lane::kInteractive ? 0 : 1] +
+                               static_cast<double>(AheadOf(d, lane) + e.payload_bytes + more_bytes) *
+                                   d.byte_ns / 1000);
 }
 
 }  // namespace larder::node::ssd

@@ -64,10 +64,8 @@ class ThreadEngine final : public IoEngine {
       const uint64_t begun_us = transport::NowUs();
       const DiskStatus status = Move(*job, &error);
       const uint64_t service_us = transport::NowUs() - begun_us;
-      if (write) {
-        --writes_open_;
-        queue_->Nudge();
-      }
+      if (write) --writes_open_;
+      queue_->Moved(*job);
       calls_.finish(std::move(*job), status, error, service_us);
     }
   }

@@ -1,6 +1,8 @@
 // What an SSD tier that is busy costs those who do not need it: puts while cold blocks go down as fast as the
 // disk takes them, gets from memory while batch reads keep the disk busy.
+#include <algorithm>
 #include <atomic>
+#include <random>
 #include <thread>
 
 #include "tests/bench/leg.h"
@@ -12,9 +14,9 @@ namespace {
 
 constexpr uint64_t kBlockBytes = 1 << 20;
 constexpr uint64_t kMemoryBytes = 512ull << 20;
-constexpr uint64_t kHot = 64;     // blocks in memory
-constexpr uint64_t kCold = 2048;  // blocks that came before them
-constexpr uint64_t kHotFamily = 800, kColdFamily = 801;
+constexpr uint64_t kHot = 64;                            // blocks in memory
+constexpr uint64_t kCold = 2048;                         // blocks that came before them
+constexpr uint64_t kColdFamily = 800, kHotFamily = 801;  // and those after it
 
 class TiersStage : public Stage {
  public:
@@ -38,6 +40,7 @@ class TiersStage : public Stage {
 
   Sample Measure(const LegSpec& leg, double seconds) override {
     if (leg.name == "tiers/put/p99") return Put(&tiered_store_, tiered_->pid(), seconds);
+    if (leg.name == "tiers/estimate/idle") return Estimate(seconds);
     std::atomic<bool> stop{false};
     std::thread batch([&] {
       TouchedMemory memory(kBatchBlocks * kBlockBytes);
@@ -52,7 +55,7 @@ class TiersStage : public Stage {
         (void)GetLoop(&batch_store_, options, {memory.data(), memory.bytes()});
       }
     });
-    Sample sample = Get(seconds);
+    Sample sample = leg.name == "tiers/estimate/busy" ? Estimate(seconds) : Get(seconds);
     stop = true;
     batch.join();
     return sample;
@@ -62,6 +65,41 @@ class TiersStage : public Stage {
   }
 
  private:
+  // Of chains on SSD, how many took what their matches had said within a factor of two.
+  Sample Estimate(double seconds) {
+    const uint64_t end_us = NowUs() + uint64_t(seconds * 1e6);
+    std::vector<double> took;
+    uint64_t near = 0;
+    std::vector<ChainHash> chain(kBatchBlocks);
+    std::vector<GetItem> items(kBatchBlocks);
+    while (NowUs() < end_us) {
+      const uint64_t first = random_() % (kCold / 2 - kBatchBlocks);
+      for (uint64_t i = 0; i < kBatchBlocks; ++i) {
+        chain[i] = items[i].hash = HashOf(kColdFamily, first + i);
+        items[i].extents = {{memory_.data() + i * kBlockBytes, kBlockBytes}};
+      }
+      const MatchResult match = tiered_store_.client->Match(tiered_store_.name_space, {.chain = chain});
+      // What the disk could not take in time is not there.
+      if (std::any_of(match.presence.begin(), match.presence.end(),
+                      [](Presence presence) { return presence != Presence::kSsd; })) {
+        continue;
+      }
+      const uint64_t begun_us = NowUs();
+      for (const BlockResult& result : tiered_store_.client->Get(tiered_store_.name_space, items)) {
+        if (result.outcome != Outcome::kHit)
+          return {.error = "a block on SSD was " + std::string(PresenceName(result.reason))};
+      }
+      const double us = double(NowUs() - begun_us);
+      const double estimate = *std::max_element(match.estimate_us.begin(), match.estimate_us.end());
+      near += us <= 2 * estimate && estimate <= 2 * us ? 1 : 0;
+      took.push_back(us);
+    }
+    Sample sample;
+    sample.value = took.empty() ? 0 : 100 * double(near) / double(took.size());
+    sample.p50_us = Percentile(&took, 0.5);
+    sample.p99_us = Percentile(&took, 0.99);
+    return sample;
+  }
   Sample Put(Store* store, pid_t pid, double seconds) {
     const LoopOptions options{
         .block_bytes = kBlockBytes, .cursor = &put_cursor_, .seconds = seconds, .node_pid = pid};
@@ -88,6 +126,7 @@ class TiersStage : public Stage {
   std::unique_ptr<NodeProcess> plain_, tiered_;
   Store plain_store_, tiered_store_, batch_store_;
   TouchedMemory memory_{kBatchBlocks * kBlockBytes};
+  std::mt19937_64 random_{11};
   uint64_t put_cursor_ = 0, hot_cursor_ = 0, cold_cursor_ = 0, hot_family_ = kHotFamily;
 };
 
@@ -95,7 +134,9 @@ class TiersGroup : public Group {
  public:
   std::vector<LegSpec> legs() const override {
     return {{.name = "tiers/put/p99", .unit = "us", .reference = "no-ssd/put"},
-            {.name = "tiers/get-beside-batch/p99", .unit = "us", .reference = "alone/get"}};
+            {.name = "tiers/get-beside-batch/p99", .unit = "us", .reference = "alone/get"},
+            {.name = "tiers/estimate/idle", .unit = "%"},
+            {.name = "tiers/estimate/busy", .unit = "%"}};
   }
   std::unique_ptr<Stage> SetUp(const Options& options, std::string* error) const override {
     auto stage = std::make_unique<TiersStage>();

@@ -103,6 +103,11 @@ size_t FakeNode::seen(Verb verb) const {
   return found == seen_.end() ? 0 : found->second;
 }
 
+uint64_t FakeNode::features() const {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  return features_;
+}
+
 size_t FakeNode::connections() const {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   return sessions_.size();
@@ -210,6 +215,9 @@ void FakeNode::OnMessage(uint64_t session, ByteView header) {
 void FakeNode::Handle(uint64_t session, const Envelope& envelope, ByteView record) {
   switch (envelope.verb) {
     case Verb::kHello: {
+      Hello hello;
+      if (!Decode(record, &hello).ok()) return;
+      features_ = hello.features;
       HelloReply reply;
       reply.node_id = id_;
       reply.incarnation = 1;
@@ -242,20 +250,38 @@ void FakeNode::Handle(uint64_t session, const Envelope& envelope, ByteView recor
 void FakeNode::AnswerGet(uint64_t session, const Envelope& envelope, ByteView record) {
   Get get;
   if (!Decode(record, &get).ok()) return;
-  GetReply reply;
-  std::vector<Bytes> segments;
-  for (const BlockRef& ref : get.blocks) {
-    GetReply::Block block;
-    const auto found = pieces_.find({ref.hash, ref.group});
-    if (found != pieces_.end() && found->second.rectangle == ref.rectangle) {
-      block.presence = Presence::kRam;
-      block.sources.push_back({ref.rectangle, {}, 1, found->second.parts});
-      segments.push_back(found->second.payload);
+  std::vector<size_t> owed(get.blocks.size());
+  for (size_t i = 0; i < owed.size(); ++i) owed[i] = i;
+  for (uint32_t part = 0; part == 0 || !owed.empty(); ++part) {
+    GetReply reply;
+    std::vector<Bytes> segments;
+    std::vector<size_t> rest;
+    for (const size_t i : owed) {
+      const BlockRef& ref = get.blocks[i];
+      GetReply::Block& block = reply.blocks.emplace_back();
+      const auto found = pieces_.find({ref.hash, ref.group});
+      if (reply_of && reply_of(i) > part) {
+        block.presence = Presence::kLater;
+        rest.push_back(i);
+      } else if (found != pieces_.end() && found->second.rectangle == ref.rectangle) {
+        block.presence = Presence::kRam;
+        block.sources.push_back({ref.rectangle, {}, 1, found->second.parts});
+        segments.push_back(found->second.payload);
+      }
     }
-    reply.blocks.push_back(std::move(block));
+    if (!owed.empty() && rest.size() == owed.size()) continue;
+    const bool held = hold_parts && owed.size() < get.blocks.size();
+    owed = std::move(rest);
+    if (spoil_get) spoil_get(&reply, &segments);
+    Bytes header = Encode(ReplyTo(envelope), reply);
+    if (!held) {
+      Send(session, std::move(header), std::move(segments));
+      continue;
+    }
+    swallowed_.push_back([this, session, header = std::move(header), segments = std::move(segments)] {
+      Send(session, header, segments);
+    });
   }
-  if (spoil_get) spoil_get(&reply, &segments);
-  Send(session, Encode(ReplyTo(envelope), reply), std::move(segments));
 }
 
 void FakeNode::AnswerKeys(uint64_t session, const Envelope& envelope, ByteView record) {

@@ -33,11 +33,15 @@ class FakeNode : private transport::Acceptor {
   // Hooks, called with the node's lock held. Set them before traffic.
   std::function<Manners(const Envelope&)> manners;
   std::function<void(GetReply*, std::vector<Bytes>*)> spoil_get;  // reply and the payload of each source
+  // In which reply to a get its blocks come, by their place in it; all in the first without this.
+  std::function<uint32_t(size_t)> reply_of;
   std::function<void(MatchReply*)> spoil_match;
   std::function<void(ReserveReply*)> spoil_reserve;
   std::function<void(CommitReply*)> spoil_commit;
   std::function<void(WaitReply*)> spoil_wait;
   std::function<void(PrefetchReply*)> spoil_prefetch;
+
+  bool hold_parts = false;  // all replies to a get but the first, until SendSwallowed
 
   // Answers held back by kSwallow for gets are sent now.
   void SendSwallowed();
@@ -45,6 +49,7 @@ class FakeNode : private transport::Acceptor {
   void Store(const ChainHash& hash, uint16_t group, const Rectangle& rectangle, Bytes payload);
   bool Has(const ChainHash& hash, uint16_t group = 0) const;
   size_t seen(Verb verb) const;  // requests so far
+  uint64_t features() const;     // of the last Hello
   size_t connections() const;
   size_t unsent() const;  // payloads that the transport still has
 
@@ -85,6 +90,7 @@ class FakeNode : private transport::Acceptor {
   std::map<uint64_t, std::vector<ChainHash>> hashes_;  // payload of a request, by session
   std::vector<std::function<void()>> swallowed_;
   std::map<Verb, size_t> seen_;
+  uint64_t features_ = 0;
   uint64_t last_id_ = 0;
   std::unique_ptr<transport::Transport> transport_;
 };

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <numeric>
 #include <thread>
 
@@ -48,7 +49,14 @@ std::vector<std::byte> Payload(const ChainHash& hash, size_t bytes) {
 
 class RealNode : public ::testing::Test {
  protected:
-  void Start(size_t nodes, const std::string& transport = "tcp") {
+  ~RealNode() override {
+    client_.reset();
+    nodes_.clear();
+    std::error_code error;
+    if (!folder_.empty()) std::filesystem::remove_all(folder_, error);
+  }
+  // With `ssd`, memory of 32 MiB over an SSD tier.
+  void Start(size_t nodes, const std::string& transport = "tcp", bool ssd = false) {
     std::vector<NodeRecord> peers;
     for (size_t i = 0; i < nodes; ++i) {
       node::NodeOptions options;
@@ -56,6 +64,17 @@ class RealNode : public ::testing::Test {
       options.data_listen = "127.0.0.1:0";
       options.owner.memory_bytes = 128ull << 20;
       options.prefault = false;
+      if (ssd) {
+        std::string folder = (std::filesystem::temp_directory_path() / "larder-client-test-XXXXXX").string();
+        ASSERT_NE(mkdtemp(folder.data()), nullptr);
+        folder_ = folder;
+        options.owner.memory_bytes = 32ull << 20;
+        options.owner.promote_after = 0;
+        options.ssd.directories = {folder};
+        options.ssd.bytes = 256ull << 20;
+        options.ssd.segment_bytes = 16ull << 20;
+      }
+      if (transport == "ucx") options.ucx_listen = "127.0.0.1:0";
       if (transport != "tcp") {
         options.shm_path =
             "/tmp/larder-client-test-" + std::to_string(getpid()) + "-" + std::to_string(i) + ".sock";
@@ -81,6 +100,9 @@ class RealNode : public ::testing::Test {
     ns_ = ns.value();
   }
 
+  node::OwnerStats Stats() { return nodes_[0]->stats().value(); }
+
+  std::filesystem::path folder_;
   std::vector<std::unique_ptr<node::Node>> nodes_;
   std::unique_ptr<Client> client_;
   NamespaceHandle ns_;
@@ -290,6 +312,55 @@ TEST_F(RealNode, OneHostGoesOverShm) {
     EXPECT_TRUE(peer.connected);
   }
 }
+
+class RealNodeWithSsd : public RealNode, public ::testing::WithParamInterface<const char*> {};
+
+// Some of the blocks are in memory, the others come from SSD, in the same requests.
+TEST_P(RealNodeWithSsd, OneGetTakesWhatIsInMemoryAndOnSsd) {
+  transport::Error error;
+  if (transport::MakeTransport(GetParam(), {}, &error) == nullptr) GTEST_SKIP() << error.text;
+  Start(1, GetParam(), true);
+  constexpr size_t kBytes = 256 << 10;
+  const std::vector<ChainHash> chain = Chain(2000);
+  std::vector<ChainHash> hot, cold;
+  for (size_t next = 0; next < chain.size() && (hot.size() < 20 || cold.size() < 60);) {
+    const size_t end = std::min(next + 20, chain.size());
+    for (; next < end; ++next) {
+      const std::vector<std::byte> payload = Payload(chain[next], kBytes);
+      PutItem put;
+      put.hash = chain[next];
+      put.extents = {{payload.data(), payload.size()}};
+      ASSERT_TRUE(client_->Put(ns_, {&put, 1})[0].there());
+      while (Stats().spilling_bytes != 0) std::this_thread::yield();
+    }
+    const MatchResult match = client_->Match(ns_, {.chain = chain});
+    hot.clear(), cold.clear();
+    for (size_t i = 0; i < chain.size(); ++i) {
+      if (match.presence[i] == Presence::kRam) hot.push_back(chain[i]);
+      if (match.presence[i] == Presence::kSsd) cold.push_back(chain[i]);
+    }
+  }
+  ASSERT_GE(cold.size(), 60u);
+  for (size_t round = 0; round < 20; ++round) {
+    std::vector<std::vector<std::byte>> landed(30, std::vector<std::byte>(kBytes));
+    std::vector<GetItem> gets(landed.size());
+    for (size_t i = 0; i < gets.size(); ++i) {
+      gets[i].hash = i % 2 == 0 ? hot[hot.size() - 1 - i / 2] : cold[round + i];
+      gets[i].extents = {{landed[i].data(), kBytes}};
+    }
+    const std::vector<BlockResult> results = client_->Get(ns_, gets);
+    for (size_t i = 0; i < gets.size(); ++i) {
+      ASSERT_EQ(results[i].outcome, Outcome::kHit) << i << ": " << PresenceName(results[i].reason);
+      ASSERT_EQ(landed[i], Payload(gets[i].hash, kBytes)) << i;
+    }
+  }
+  EXPECT_EQ(client_->peers()[0].transport, GetParam());
+  EXPECT_GT(Stats().get_parts, 20u);
+  EXPECT_GT(Stats().ssd_hits, 100u);
+  EXPECT_EQ(client_->stats().bytes_in_flight, 0u);
+}
+INSTANTIATE_TEST_SUITE_P(Each, RealNodeWithSsd, ::testing::Values("tcp", "shm", "ucx"),
+                         [](const auto& test) { return std::string(test.param); });
 
 TEST_F(RealNode, ShmThatCannotBeReachedFallsBackToTcp) {
   Start(1, "auto");

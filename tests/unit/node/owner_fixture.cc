@@ -46,6 +46,12 @@ void Recorder::Deliver(SessionId session, Action&& action) {
     ASSERT_TRUE(DecodeEnvelope(reply->header, &envelope, &record).ok());
     ASSERT_TRUE(envelope.reply);
     ASSERT_EQ(reply->token != 0, reply->segments.size() != 0);
+    std::vector<Reply>& before = parts[std::pair(session, envelope.request_id)];
+    ASSERT_LT(before.size(), kGetRepliesMax);
+    if (reply->more) {
+      ASSERT_EQ(replies.count(std::pair(session, envelope.request_id)), 0u) << "a part behind the last reply";
+      return before.push_back(std::move(*reply));
+    }
     const bool first = replies.emplace(std::pair(session, envelope.request_id), std::move(*reply)).second;
     ASSERT_TRUE(first) << "request " << envelope.request_id << " was answered twice";
   } else if (auto* grant = std::get_if<Grant>(&action)) {
@@ -104,11 +110,12 @@ TestOwner::~TestOwner() {
   }
 }
 
-SessionId TestOwner::Connect(const std::string& tenant) {
+SessionId TestOwner::Connect(const std::string& tenant, bool parts) {
   const SessionId id = ++last_session_;
   Opened opened;
   opened.writer[0] = static_cast<std::byte>(id);
   opened.tenant = tenant;
+  opened.parts = parts;
   Give(id, opened);
   return id;
 }

@@ -34,8 +34,9 @@ class Recorder : public Outbox {
  public:
   void Deliver(SessionId session, Action&& action) override;
 
-  std::map<std::pair<SessionId, uint64_t>, Reply> replies;  // by session and request id
-  std::map<uint64_t, Grant> grants;                         // by ticket
+  std::map<std::pair<SessionId, uint64_t>, Reply> replies;             // by session and request id
+  std::map<std::pair<SessionId, uint64_t>, std::vector<Reply>> parts;  // those that others follow
+  std::map<uint64_t, Grant> grants;                                    // by ticket
   std::vector<std::pair<SessionId, uint64_t>> revokes;
   std::vector<std::pair<SessionId, Verify>> verifies;
 };
@@ -67,7 +68,7 @@ class TestOwner {
   explicit TestOwner(const OwnerOptions& given = {}, std::unique_ptr<ssd::SsdTier> ssd = nullptr);
   ~TestOwner();
 
-  SessionId Connect(const std::string& tenant = {});
+  SessionId Connect(const std::string& tenant = {}, bool parts = false);
   // The namespace's number on this connection; 0: refused.
   uint32_t OpenIdentity(SessionId session, const std::string& identity, const std::string& tenant = {});
   void Give(SessionId session, Event event);

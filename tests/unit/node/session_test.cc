@@ -288,6 +288,56 @@ TEST(Session, RepliesLeaveWithTheirBytesAndTokensComeBack) {
   EXPECT_EQ(rig.port.Of<Sent>()[0].token, 9u);
 }
 
+// The owner's replies to one get, of which the first can't be sent.
+TEST(Session, AnAnswerWhosePartCanNotBeSentEndsWithAnError) {
+  SessionRig rig;
+  rig.SayHello();
+  Get get;
+  get.blocks.resize(2);
+  get.blocks[0].rectangle = get.blocks[1].rectangle = {0, 1, 0, 1};
+  rig.Receive(Verb::kGet, 4, get);
+  const Bytes payload = Pattern(100, 1);
+  const auto part = [&](uint64_t token, bool more) {
+    Reply reply;
+    reply.header = Encode(ReplyTo(Envelope{.verb = Verb::kGet, .request_id = 4}), GetReply{});
+    reply.segments.Add({payload.data(), payload.size()});
+    reply.token = token;
+    reply.more = more;
+    rig.session->Deliver(std::move(reply));
+  };
+  rig.connection->send_result = transport::Failure::kBusy;
+  part(7, true);
+  rig.connection->send_result = transport::Failure::kNone;
+  part(8, true);
+  EXPECT_EQ(rig.connection->sent.size(), 1u);  // Hello's
+  rig.Receive(Verb::kGet, 4, get);             // the number is in use until the last reply
+  EXPECT_EQ(rig.LastEnvelope().code, Code::kInvalid);
+  part(9, false);
+  EXPECT_EQ(rig.LastEnvelope().code, Code::kBusy);
+  EXPECT_EQ(rig.LastEnvelope().request_id, 4u);
+  EXPECT_EQ(rig.connection->sent.size(), 3u);
+  ASSERT_EQ(rig.port.Of<Sent>().size(), 3u);
+  EXPECT_EQ(rig.port.Of<Sent>()[1].token, 8u);
+  rig.Receive(Verb::kGet, 4, get);
+  EXPECT_EQ(rig.port.Of<Request>().size(), 2u);
+}
+
+TEST(Session, ARequestIsUnansweredUntilTheLastOfItsReplies) {
+  SessionRig rig;
+  rig.SayHello();
+  Get get;
+  get.blocks.resize(1);
+  get.blocks[0].rectangle = {0, 1, 0, 1};
+  for (uint64_t id = 1; id <= 4; ++id) rig.Receive(Verb::kGet, id, get);
+  const Bytes header = Encode(ReplyTo(Envelope{.verb = Verb::kGet, .request_id = 1}), GetReply{});
+  rig.session->Deliver(Reply{header, {}, 0, 0, true});
+  rig.Receive(Verb::kGet, 5, get);
+  EXPECT_EQ(rig.LastEnvelope().code, Code::kBusy);
+  rig.session->Deliver(Reply{header, {}, 0, 0, false});
+  rig.Receive(Verb::kGet, 6, get);
+  EXPECT_EQ(rig.port.Of<Request>().size(), 5u);
+}
+
 TEST(Session, APeerThatDoesNotReadIsClosed) {
   SessionRig rig;
   rig.SayHello();

@@ -61,7 +61,7 @@ TEST(Presence, NumbersAndNamesAreFixed) {
       {67, "expired"},     {68, "cleared"},     {69, "removed"},     {70, "not-admitted"}, {71, "corrupt"},
       {72, "quarantined"}, {73, "uncovered"},   {74, "timed-out"},   {75, "unreachable"},  {76, "busy"},
       {77, "refused"},     {78, "disk-behind"}, {79, "evicted-ssd"}, {80, "disk-lost"},    {81, "bypassed"},
-      {82, "over-quota"},  {83, "place-lost"}};
+      {82, "over-quota"},  {83, "place-lost"},  {84, "later"}};
   for (const auto& [number, name] : fixed) EXPECT_EQ(PresenceName(static_cast<Presence>(number)), name);
 }
 
@@ -235,7 +235,7 @@ TEST(Names, AreAllThere) {
   std::set<std::string_view> presences, states;
   for (int value = 0; value < 256; ++value) presences.insert(PresenceName(static_cast<Presence>(value)));
   for (int value = 0; value < 256; ++value) states.insert(PutStateName(static_cast<PutState>(value)));
-  EXPECT_EQ(presences.size(), 23u);  // with "unknown"
+  EXPECT_EQ(presences.size(), 24u);  // with "unknown"
   EXPECT_EQ(states.size(), 12u);
 }
 

@@ -99,6 +99,9 @@ std::map<std::string, std::string> VectorsOfThisBuild() {
   files["table.hex"] = HexFile(bytes);
   files["message_ping.hex"] =
       HexFile(Encode(Envelope{Verb::kPing, false, Priority::kInteractive, Code::kOk, 1000, 1}));
+  GetReply part = Sample<GetReply>();
+  part.blocks.push_back({Presence::kLater, {}});
+  files["message_get_reply_part.hex"] = HexFile(Encode(EnvelopeOf<GetReply>(), part));
 #define LARDER_ADD(Name) files[FileName(#Name)] = HexFile(Encode(EnvelopeOf<Name>(), Sample<Name>()));
   LARDER_MESSAGES(LARDER_ADD)
 #undef LARDER_ADD

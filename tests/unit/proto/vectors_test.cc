@@ -53,6 +53,10 @@ TEST(Vectors, ThisBuildReadsThem) {
   const Bytes get_reply = FromFile("message_get_reply.hex");
   ASSERT_TRUE(Decode(testing::RecordOf(get_reply), &reply).ok());
   EXPECT_EQ(reply, Sample<GetReply>());
+  const Bytes get_reply_part = FromFile("message_get_reply_part.hex");
+  ASSERT_TRUE(Decode(testing::RecordOf(get_reply_part), &reply).ok());
+  EXPECT_TRUE(reply.owes());
+  EXPECT_EQ(reply.blocks.back().presence, Presence::kLater);
   Reserve reserve;
   const Bytes reserve_bytes = FromFile("message_reserve.hex");
   ASSERT_TRUE(Decode(testing::RecordOf(reserve_bytes), &reserve).ok());
