@@ -4,7 +4,8 @@
 // A stamp is Unix milliseconds by the clock of whoever cleared, the same on all nodes that were asked. Per
 // namespace it only rises: a clear whose stamp is not later than the known one (a clock that was set back)
 // gets the next one. So of two nodes the one with the lower stamp has missed a clear. What a wrong clock can
-// do is that a node clears once more than it had to.
+// do is that a node clears once more than it had to. Stamps come from anybody, so none is believed that is
+// far ahead of this node's clock (Bounded): one of the far future would hide every later clear.
 #pragma once
 
 #include <algorithm>
@@ -21,6 +22,11 @@ namespace larder::node {
 class Clears {
  public:
   static constexpr size_t kMost = 4096;  // the latest; 0.5 MB
+  static constexpr uint64_t kAheadMs = 600'000;
+
+  static uint64_t Bounded(uint64_t stamp_ms, uint64_t now_ms) {
+    return std::min(stamp_ms, now_ms + kAheadMs);
+  }
 
   // This node clears. The same clear again (a stamp that is known) stays the same one.
   void Note(const Namespace& name_space, uint64_t stamp_ms);

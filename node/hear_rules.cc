@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "node/membership/control_calls.h"
+#include "node/owner_thread.h"
 #include "proto/control.grpc.pb.h"
 
 namespace larder::node {
@@ -44,13 +45,14 @@ std::vector<api::QuarantineState> AskAll(const std::vector<std::string>& address
 
 Clears ClearsOf(const api::QuarantineState& state) {
   Clears clears;
+  const uint64_t now_ms = UnixMs();
   for (const api::QuarantineState::Cleared& each : state.cleared()) {
     Namespace name_space;
     if (each.name_space().size() != name_space.bytes.size()) continue;
     std::memcpy(name_space.bytes.data(), each.name_space().data(), name_space.bytes.size());
-    (void)clears.Take(name_space, each.stamp_unix_ms());
+    (void)clears.Take(name_space, Clears::Bounded(each.stamp_unix_ms(), now_ms));
   }
-  clears.Forget(state.clears_forgotten_unix_ms());
+  clears.Forget(Clears::Bounded(state.clears_forgotten_unix_ms(), now_ms));
   return clears;
 }
 

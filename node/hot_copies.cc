@@ -1,5 +1,6 @@
 #include "node/hot_copies.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -23,17 +24,20 @@ class HotCopies::Side {
     return page.ok() ? std::move(page).value() : OutgoingPage{};
   }
   void LetGo(std::span<const uint32_t> entries) { (void)copies_.node_->LetGo(entries); }
-  void BeginCopy(const BlockName& name, const HotHolder& holder) { copies_.node_->BeginCopy(name, holder); }
+  bool BeginCopy(const BlockName& name, const HotHolder& holder) {
+    return copies_.node_->BeginCopy(name, holder);
+  }
   void EndCopy(const BlockName& name, const HotHolder& holder, uint32_t reads, uint64_t put_bytes) {
     copies_.node_->EndCopy(name, holder, reads, put_bytes);
   }
 
   uint64_t NowUs() const { return transport::NowUs(); }
   bool Carries(const Digest& writer) const { return copies_.courier_.Carries(writer); }
-  // What has to go goes before more comes.
+  // What has to go goes before more comes, and the pace is kept here, between two copies: nobody is told of a
+  // removal between the parts of one, or the rest of it would be put after that.
   bool Goes() {
     copies_.TellRevokes();
-    return !copies_.Stopping();
+    return copies_.Pause(next_us_) && !copies_.node_->info().draining;
   }
   CopyAnswer Copy(const NodeRecord& place, const Digest& writer, const Namespace& name_space,
                   const std::vector<const OutgoingPiece*>& pieces, uint64_t lease_us, bool own_counts) {
@@ -41,12 +45,13 @@ class HotCopies::Side {
     const CopyAnswer answer = copies_.courier_.Copy({&place, writer, name_space}, pieces, lease_us,
                                                     own_counts, transport::NowUs() + kHotAttemptUs);
     const uint64_t next_us = copies_.pace_.After(answer.put_bytes);
-    if (answer.put_bytes != 0 && next_us != 0) (void)copies_.Pause(next_us);
+    if (answer.put_bytes != 0) next_us_ = std::max(next_us_, next_us);
     return answer;
   }
 
  private:
   HotCopies& copies_;
+  uint64_t next_us_ = 0;  // not before then more is put
 };
 
 HotCopies::HotCopies(Node* node, const HotCopiesOptions& options)
@@ -114,13 +119,24 @@ void HotCopies::Run() {
 // Who cannot be told is told again in the next pause, until its lease is over.
 void HotCopies::TellRevokes() {
   for (const HotRevoke& revoke : node_->Revokes()) {
-    const Forward remove{0, revoke.name_space, false, revoke.groups, revoke.hashes};
     for (const HotHolder& holder : revoke.holders) {
       if (Stopping()) return;
-      const Status told = courier_.Tell(holder.node, holder.writer, remove, transport::NowUs() + kTellUs);
-      if (told.ok()) node_->Revoked(revoke.token, holder.node);
+      if (TellHolder(revoke, holder)) node_->Revoked(revoke.token, holder.node);
     }
   }
+}
+
+// One remove names so many groups, and no more.
+bool HotCopies::TellHolder(const HotRevoke& revoke, const HotHolder& holder) {
+  const uint64_t end_us = transport::NowUs() + kTellUs;
+  for (size_t at = 0; at < revoke.groups.size(); at += kGroupsMax) {
+    const auto begin = revoke.groups.begin() + static_cast<std::ptrdiff_t>(at);
+    const auto end =
+        begin + static_cast<std::ptrdiff_t>(std::min<size_t>(kGroupsMax, revoke.groups.size() - at));
+    const Forward remove{0, revoke.name_space, false, std::vector(begin, end), revoke.hashes};
+    if (!courier_.Tell(holder.node, holder.writer, remove, end_us).ok()) return false;
+  }
+  return true;
 }
 
 }  // namespace larder::node

@@ -39,6 +39,7 @@ class HotCopies {
   bool Pause(uint64_t until_us);
   bool Stopping();
   void TellRevokes();
+  bool TellHolder(const HotRevoke& revoke, const HotHolder& holder);
 
   Node* const node_;
   const std::string self_;

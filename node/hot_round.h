@@ -61,15 +61,18 @@ class HotRound {
     HotParts parts;
     size_t taken = 0;
     for (const OutgoingPage& page : pages) {
-      for (const OutgoingPiece& piece : page.pieces) parts[piece.header.writer].push_back(&piece);
-      taken += page.pieces.size();
+      for (const OutgoingPiece& piece : page.pieces) {
+        if (!IsOf(piece.header, block)) continue;  // the plan is old: another block has this place now
+        parts[piece.header.writer].push_back(&piece);
+        ++taken;
+      }
     }
     const bool carried =
         std::ranges::all_of(parts, [&](const auto& part) { return courier_->Carries(part.first); });
-    if (taken == block.pieces.size() && carried) {
-      HotHolder holder{position, place.id, parts.begin()->first, 0, 0, false};
-      holder.end_us = courier_->NowUs() + kHotAttemptUs + block.lease_us;
-      node_->BeginCopy(block.name, holder);
+    HotHolder holder{position, place.id, {}, 0, 0, false};
+    holder.end_us = courier_->NowUs() + kHotAttemptUs + block.lease_us;
+    if (taken != 0) holder.writer = parts.begin()->first;
+    if (taken == block.pieces.size() && carried && node_->BeginCopy(block.name, holder)) {
       // The first of the order hold it anyway where a tenant has several copies.
       const bool own_counts = position < block.replicas;
       CopyAnswer whole{true, UINT64_MAX, 0, 0};
@@ -92,6 +95,11 @@ class HotRound {
       for (const OutgoingPiece& piece : page.pieces) entries.push_back(piece.piece.entry);
     }
     node_->LetGo(entries);
+  }
+
+  static bool IsOf(const BlockHeader& header, const HotBlock& block) {
+    return header.name_space == block.name_space && header.hash == block.name.hash &&
+           header.group == block.name.group;
   }
 
   std::vector<OutgoingPage> TakeOut(const std::vector<WarmPiece>& pieces) {

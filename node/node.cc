@@ -325,7 +325,7 @@ Result<uint64_t> Node::Clear(const Namespace& name_space, uint64_t stamp_ms,
                              const std::function<bool()>& gone) {
   Result<uint64_t> out = kStopped;
   uint64_t durable = 0;
-  if (stamp_ms == 0) stamp_ms = UnixMs();
+  stamp_ms = Clears::Bounded(stamp_ms != 0 ? stamp_ms : UnixMs(), UnixMs());
   impl_->owner->Call([&](Owner& owner) { out = owner.ClearNamespace(name_space, stamp_ms, &durable); });
   const auto end = std::chrono::steady_clock::now() + kDurableMax;
   auto pause = kDurablePoll;
@@ -655,8 +655,10 @@ void Node::DistrustCopies() {
   impl_->owner->Call([](Owner& owner) { owner.DistrustCopies(); });
 }
 
-void Node::BeginCopy(const BlockName& name, const HotHolder& holder) {
-  impl_->owner->Call([&](Owner& owner) { owner.BeginCopy(name, holder); });
+bool Node::BeginCopy(const BlockName& name, const HotHolder& holder) {
+  bool begun = false;
+  impl_->owner->Call([&](Owner& owner) { begun = owner.BeginCopy(name, holder); });
+  return begun;
 }
 
 void Node::EndCopy(const BlockName& name, const HotHolder& holder, uint32_t reads, uint64_t put_bytes) {

@@ -198,7 +198,7 @@ class Node {
   void SetOnRevokes(std::function<void()> on_revokes);
   std::vector<HotBlock> PlanHot();
   void DistrustCopies();
-  void BeginCopy(const BlockName& name, const HotHolder& holder);
+  [[nodiscard]] bool BeginCopy(const BlockName& name, const HotHolder& holder);
   void EndCopy(const BlockName& name, const HotHolder& holder, uint32_t reads, uint64_t put_bytes);
   void DropHot(const BlockName& name);
   std::vector<HotRevoke> Revokes() const;

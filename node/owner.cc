@@ -100,7 +100,7 @@ std::vector<TenantInfo> Owner::Tenants() const {
 bool Owner::IsDurable(uint64_t durable) const {
   const auto& revokes = state_->revokes;
   return (state_->undurable.empty() || *state_->undurable.begin() > durable) &&
-         (revokes.empty() || revokes.begin()->first > durable);
+         std::ranges::all_of(revokes, [&](const auto& each) { return each.second.since > durable; });
 }
 
 std::vector<ssd::DiskInfo> Owner::Disks() const {
@@ -246,7 +246,10 @@ uint64_t Owner::State::NextTimerUs() const {
   if (ssd != nullptr) next = std::min(next, ssd->NextTimerUs());
   if (options.scrub_bytes_per_s != 0) next = std::min(next, scrub_us);
   if (!pin_ends.empty()) next = std::min(next, std::get<0>(*pin_ends.begin()));
-  if (!lease_ends.empty()) next = std::min(next, lease_ends.begin()->first - ahead_ms * 1000);
+  if (!lease_ends.empty()) {
+    const uint64_t end_us = lease_ends.begin()->first;
+    next = std::min(next, end_us - std::min(end_us, ahead_ms * 1000));
+  }
   for (const auto& [token, revoke] : revokes) {
     for (const HotHolder& holder : revoke.told.holders) next = std::min(next, holder.end_us);
   }

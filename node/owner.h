@@ -432,8 +432,9 @@ class Owner {
   // The table has changed: nobody is sent to copies before they were asked for at their new places.
   void DistrustCopies();
   // A copy is about to be put or its lease renewed at the holder, until holder.end_us at the latest; and what
-  // became of it, with the reads that it served. After BeginCopy a removal reaches that node.
-  void BeginCopy(const BlockName& name, const HotHolder& holder);
+  // became of it, with the reads that it served. After BeginCopy a removal reaches that node;
+  // false: the block has been removed since it was planned, and must not be put.
+  [[nodiscard]] bool BeginCopy(const BlockName& name, const HotHolder& holder);
   void EndCopy(const BlockName& name, const HotHolder& holder, uint32_t reads, uint64_t put_bytes);
   // No copies are to be made any more: this node is not its home.
   void DropHot(const BlockName& name);

@@ -148,6 +148,7 @@ void Owner::State::OnRemove(Asker& asker, const Remove& body) {
     }
   }
   reply.removed += RemoveFromSsd(number, body);
+  EndLeaseTickets(number, body);
   const uint64_t revoke = RevokeBlocks(number, body.hashes, body.groups);
   AddForward({0, name_spaces[number].name_space, false, body.groups, body.hashes, 0});
   counts.removed += reply.removed;
@@ -159,7 +160,7 @@ void Owner::State::OnClear(Asker& asker, const Clear& body) {
   const NamespaceRecord* record = NamespaceFor(asker, body.number, &number);
   if (record == nullptr) return;
   if (ForwardsFull()) return Refuse(asker, Code::kBusy, std::string(kForwardsFull));
-  clears.Note(record->name_space, body.stamp_ms != 0 ? body.stamp_ms : unix_ms);
+  clears.Note(record->name_space, Clears::Bounded(body.stamp_ms != 0 ? body.stamp_ms : unix_ms, unix_ms));
   ClearReply reply;
   uint64_t revoke = 0;
   reply.removed = ClearSpace(number, &revoke);
@@ -190,8 +191,18 @@ uint32_t Owner::State::RemoveFromSsd(uint32_t number, const Remove& body) {
 
 // What was removed must not be back after a crash, so the answer waits for the last change that SSD was told.
 void Owner::State::AnswerDurably(const Asker& asker, Bytes&& header) {
-  if (undurable.empty()) return Deliver(asker, std::move(header));
-  durable_replies[*undurable.rbegin()].push_back({asker.id, asker.expire_us, std::move(header)});
+  const uint64_t token = undurable.empty() ? 0 : *undurable.rbegin();
+  AwaitDurable({asker.id, asker.expire_us, std::move(header), token});
+}
+
+// Of what came after its token the reply is independent.
+void Owner::State::AwaitDurable(DurableReply&& reply) {
+  const auto later = undurable.upper_bound(reply.token);
+  if (later != undurable.begin()) {
+    durable_replies[*std::prev(later)].push_back(std::move(reply));
+  } else if (sessions.count(reply.session) != 0) {
+    outbox->Deliver(reply.session, Reply{std::move(reply.header), {}, 0, reply.expire_us});
+  }
 }
 
 OwnerStats Owner::State::Stats() const {

@@ -101,7 +101,12 @@ void Owner::Forwarded(uint64_t token, bool heard) {
   state_->forward_hashes -= forwards.front().hashes.size();
   forwards.pop_front();
   // Those that wait for this token are of its own request: later ones wait for tokens of their own.
-  if (!heard) state_->durable_replies.erase(token);
+  if (!heard) {
+    state_->durable_replies.erase(token);
+    for (auto& [number, revoke] : state_->revokes) {
+      std::erase_if(revoke.replies, [&](const DurableReply& reply) { return reply.token == token; });
+    }
+  }
   state_->OnDurable(token);
 }
 

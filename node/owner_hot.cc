@@ -49,6 +49,21 @@ void Owner::State::EndLeases() {
   }
 }
 
+// A copy that is still on its way here must not come after the remove, which its home may have told over
+// another connection.
+void Owner::State::EndLeaseTickets(uint32_t number, const Remove& body) {
+  std::vector<ChainHash> hashes;
+  for (auto& [id, ticket] : tickets) {
+    if (ticket.lease_end_us == 0 || ticket.name.space != SpaceOf(number)) continue;
+    if (hashes.empty()) {
+      hashes = body.hashes;
+      std::ranges::sort(hashes);
+    }
+    if (std::ranges::find(body.groups, ticket.name.group) == body.groups.end()) continue;
+    if (std::ranges::binary_search(hashes, ticket.name.hash)) ticket.lease_end_us = 1;  // long over
+  }
+}
+
 LeaseReply::Block Owner::State::RenewPiece(uint32_t number, const BlockRef& ref, uint64_t end_us) {
   const uint32_t first = Find(number, ref.hash, ref.group);
   for (uint32_t piece = first; piece != kNone; piece = index[piece].next_piece) {
@@ -151,15 +166,16 @@ void Owner::DistrustCopies() {
   }
 }
 
-void Owner::BeginCopy(const BlockName& name, const HotHolder& holder) {
+bool Owner::BeginCopy(const BlockName& name, const HotHolder& holder) {
   HotBlocks::Copied* copied = state_->hot.Find(name);
-  if (copied == nullptr) return;
+  if (copied == nullptr) return false;
   for (HotHolder& known : copied->holders) {
     if (known.node != holder.node) continue;
     known.end_us = std::max(known.end_us, holder.end_us);
-    return;
+    return true;
   }
   copied->holders.push_back(holder);
+  return true;
 }
 
 void Owner::EndCopy(const BlockName& name, const HotHolder& holder, uint32_t reads, uint64_t put_bytes) {
@@ -207,6 +223,7 @@ uint64_t Owner::State::RevokeBlocks(uint32_t number, std::span<const ChainHash> 
                                     std::span<const uint16_t> groups) {
   if (hot.copied().empty() && revokes.empty()) return 0;
   OpenRevoke revoke;
+  uint64_t since = UINT64_MAX;
   revoke.told.name_space = name_spaces[number].name_space;
   revoke.told.groups.assign(groups.begin(), groups.end());
   const auto add = [&](std::vector<HotHolder>&& holders) {
@@ -240,12 +257,14 @@ uint64_t Owner::State::RevokeBlocks(uint32_t number, std::span<const ChainHash> 
         if (known == revoke.told.groups.end()) revoke.told.groups.push_back(group);
       }
       add(std::move(at->second.told.holders));
+      since = std::min(since, at->second.since);
       std::ranges::move(at->second.replies, std::back_inserter(revoke.replies));
       at = revokes.erase(at);
     }
   }
   if (revoke.told.holders.empty()) return 0;
   const uint64_t token = revoke.told.token = ++last_id;
+  revoke.since = std::min(since, token);
   revokes.emplace(token, std::move(revoke));
   outbox->OnRevokes();
   return token;
@@ -284,9 +303,7 @@ void Owner::State::FinishRevoke(uint64_t token) {
   std::vector<DurableReply> replies = std::move(found->second.replies);
   revokes.erase(found);
   for (DurableReply& reply : replies) {
-    const auto session = sessions.find(reply.session);
-    if (session == sessions.end()) continue;
-    AnswerDurably(Asker{reply.session, &session->second, {}, reply.expire_us}, std::move(reply.header));
+    AwaitDurable(std::move(reply));
   }
 }
 
@@ -294,7 +311,8 @@ void Owner::State::FinishRevoke(uint64_t token) {
 void Owner::State::AnswerRevoked(const Asker& asker, Bytes&& header, uint64_t revoke) {
   const auto found = revokes.find(revoke);
   if (found == revokes.end()) return AnswerDurably(asker, std::move(header));
-  found->second.replies.push_back({asker.id, asker.expire_us, std::move(header)});
+  const uint64_t token = undurable.empty() ? 0 : *undurable.rbegin();
+  found->second.replies.push_back({asker.id, asker.expire_us, std::move(header), token});
 }
 
 std::vector<HotRevoke> Owner::Revokes() const {

@@ -190,6 +190,7 @@ struct DurableReply {
   SessionId session = 0;
   uint64_t expire_us = 0;
   Bytes header;
+  uint64_t token = 0;  // of what was undurable when it was asked for, the last; 0: nothing was
 };
 
 // Another node's hot block.
@@ -201,6 +202,7 @@ struct Leased {
 // Copies that have to go, and who waits for it. In holders[i].end_us at the latest it has heard.
 struct OpenRevoke {
   HotRevoke told;
+  uint64_t since = 0;  // its own token, or the first of those that it took over
   std::vector<DurableReply> replies;
 };
 
@@ -448,6 +450,7 @@ struct Owner::State : private ssd::TierSink {
   void KeepForGood(uint32_t first);
   void EndLease(uint32_t entry);
   void OnLease(Asker& asker, const Lease& body);
+  void EndLeaseTickets(uint32_t number, const Remove& body);
   LeaseReply::Block RenewPiece(uint32_t number, const BlockRef& ref, uint64_t end_us);
   void EndLeases();
   void CountRead(uint32_t number, const BlockRef& ref, const std::vector<Patch>& sources, GetWork* work);
@@ -526,6 +529,7 @@ struct Owner::State : private ssd::TierSink {
   void OnClear(Asker& asker, const Clear& body);
   uint32_t RemoveFromSsd(uint32_t number, const Remove& body);
   void AnswerDurably(const Asker& asker, Bytes&& header);
+  void AwaitDurable(DurableReply&& reply);
   OwnerStats Stats() const;
 
   // owner_scrub.cc

@@ -88,8 +88,8 @@ class SimCopies::Side {
     return home_->owner().TakeOut(list, {}, true);
   }
   void LetGo(std::span<const uint32_t> entries) { (void)home_->owner().LetGo(entries); }
-  void BeginCopy(const node::BlockName& name, const node::HotHolder& holder) {
-    home_->owner().BeginCopy(name, holder);
+  bool BeginCopy(const node::BlockName& name, const node::HotHolder& holder) {
+    return home_->owner().BeginCopy(name, holder);
   }
   void EndCopy(const node::BlockName& name, const node::HotHolder& holder, uint32_t reads,
                uint64_t put_bytes) {

@@ -242,6 +242,7 @@ class Cluster {
     for (auto& node : nodes_) {
       if (node != nullptr) copies_->Tell(node.get());  // what they could not say while they were cut off
     }
+    network_.RunUntil(network_.now_us() + kSettleUs);  // and the holders' disks forget it
     for (int i = 0; i < kNodes; i++) {
       if (nodes_[i] == nullptr) return "a node did not come back";
       const node::OwnerStats stats = nodes_[i]->owner().stats();

@@ -105,6 +105,15 @@ struct Rig {
   Namespace one;
 };
 
+TEST(Clears, AStampOfTheFarFutureDoesNotHideLaterClears) {
+  constexpr uint64_t kNowMs = 1'000'000'000;
+  Clears clears;
+  clears.Note(Namespace{}, Clears::Bounded(UINT64_MAX, kNowMs));
+  EXPECT_EQ(clears.Of(Namespace{}), kNowMs + Clears::kAheadMs);
+  clears.Note(Namespace{}, Clears::Bounded(kNowMs + 5, kNowMs));
+  EXPECT_GT(clears.Of(Namespace{}), kNowMs + Clears::kAheadMs);
+}
+
 TEST(OwnerClears, OneThatWasMissedIsDoneOnceBeforeAnybodyOpensTheNamespace) {
   Rig rig;
   rig.PutAndSave();

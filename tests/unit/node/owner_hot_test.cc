@@ -116,6 +116,18 @@ TEST_F(Lender, ACommitThatComesAfterTheLeaseStoresNothing) {
   node.Check();
 }
 
+// Its home gave up the connection of the copy and told the remove over another.
+TEST_F(Lender, ACommitThatComesAfterARemoveStoresNothing) {
+  const Spec spec{1, 4096, {}};
+  const auto reserved = node.Ask<ReserveReply>(session, Verb::kReserve,
+                                               Reserve{number, {node.BlockOf(spec)}, Clock(), kHotLeaseUs});
+  ASSERT_TRUE(
+      node.Ask<RemoveReply>(session, Verb::kRemove, Remove{number, {0}, {HashOf(2), HashOf(1)}}).ok());
+  EXPECT_EQ(node.CommitOne(session, reserved->blocks[0].ticket, spec), PutState::kExpired);
+  EXPECT_EQ(Get(1), Presence::kNeverStored);
+  node.Check();
+}
+
 TEST_F(Lender, WhatSomebodyPutsHereAsItsOwnStays) {
   ASSERT_EQ(PutCopy(1, Clock(), kHotLeaseUs), PutState::kStored);
   EXPECT_EQ(node.Put(session, number, {1, 4096, {}}), PutState::kExists);
@@ -181,7 +193,7 @@ struct Home : Lender {
   // As whoever carries does: the copy is there for a minute.
   void CopyTo(const HotBlock& block, uint32_t position, const std::string& id) {
     HotHolder holder{position, id, kNobody, node.now_us + 80 * kSecond, 0, false};
-    node.owner->BeginCopy(block.name, holder);
+    ASSERT_TRUE(node.owner->BeginCopy(block.name, holder));
     holder.made = true;
     holder.end_us = node.now_us + kHotLeaseUs;
     holder.next_us = node.now_us + kHotRenewUs;
@@ -216,7 +228,7 @@ TEST_F(Home, ReadersAreToldOfCopiesThatAreThere) {
   MakeHot(1);
   ASSERT_EQ(node.Put(session, number, {2, 4096, {}}), PutState::kStored);
   const HotBlock block = node.owner->PlanHot(node.now_us).at(0);
-  node.owner->BeginCopy(block.name, {3, "d", kNobody, node.now_us + 80 * kSecond, 0, false});
+  ASSERT_TRUE(node.owner->BeginCopy(block.name, {3, "d", kNobody, node.now_us + 80 * kSecond, 0, false}));
   CopyTo(block, 1, "b");
   EXPECT_EQ(PlacesTold({2, 1}), (std::vector<GetReply::Places>{{1, 0b11}}));
   CopyTo(block, 3, "d");
@@ -294,7 +306,7 @@ TEST_F(Home, ACopyThatIsUnderWayIsRevokedToo) {
   MakeHot(1);
   const HotBlock block = node.owner->PlanHot(node.now_us).at(0);
   HotHolder holder{1, "b", kNobody, node.now_us + 80 * kSecond, 0, false};
-  node.owner->BeginCopy(block.name, holder);
+  ASSERT_TRUE(node.owner->BeginCopy(block.name, holder));
   const uint64_t remove = RemoveLater(1);
   EXPECT_FALSE(node.Answered(session, remove));
   holder.made = true;
@@ -303,6 +315,42 @@ TEST_F(Home, ACopyThatIsUnderWayIsRevokedToo) {
   ASSERT_EQ(revokes.size(), 1u);
   EXPECT_EQ(revokes[0].holders.at(0).node, "b");
   EXPECT_TRUE(node.owner->PlanHot(node.now_us).empty());
+}
+
+// Another block may have its slot by then, and what is put would have no holder whom a removal reaches.
+TEST_F(Home, ABlockThatWasRemovedSinceThePlanIsNotCopied) {
+  MakeHot(1);
+  const HotBlock block = node.owner->PlanHot(node.now_us).at(0);
+  EXPECT_TRUE(node.Answered(session, RemoveLater(1)));
+  EXPECT_FALSE(node.owner->BeginCopy(block.name, {1, "b", kNobody, node.now_us + 80 * kSecond, 0, false}));
+  EXPECT_TRUE(node.owner->Revokes().empty());
+}
+
+// A later remove takes the revoke over, and the operator still waits for what it took over.
+TEST_F(Home, AnOperatorsClearWaitsForARevokeThatALaterRemoveTookOver) {
+  MakeHot(1);
+  CopyTo(node.owner->PlanHot(node.now_us).at(0), 1, "b");
+  uint64_t durable = 0;
+  ASSERT_TRUE(node.owner->ClearNamespace(node.owner->Namespaces()[0].name_space, 0, &durable).ok());
+  RemoveLater(1);
+  EXPECT_FALSE(node.owner->IsDurable(durable));
+  ASSERT_EQ(node.owner->Revokes().size(), 1u);
+  node.owner->Revoked(node.owner->Revokes()[0].token, "b");
+  EXPECT_TRUE(node.owner->IsDurable(durable));
+}
+
+// A holder that is the heir as well: of what it could not be told as an heir no answer may come when its
+// lease is over.
+TEST_F(Home, ARemoveThatAnHeirDidNotHearIsNotAnsweredWhenItsLeaseEnds) {
+  MakeHot(1);
+  CopyTo(node.owner->PlanHot(node.now_us).at(0), 1, "b");
+  node.owner->BeginHandOver();
+  const uint64_t remove = RemoveLater(1);
+  node.owner->Forwarded(node.owner->NextForward()->token, false);
+  node.Advance(100 * kSecond);
+  EXPECT_TRUE(node.owner->Revokes().empty());
+  EXPECT_FALSE(node.Answered(session, remove));
+  node.Check();
 }
 
 // It was evicted here, and its copies live on for a while.
