@@ -552,7 +552,7 @@ void Node::Impl::RestorePlaces() {
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   std::optional<PlaceTimes> places = PlaceTimes::Parse(text);
   owner->Call([&](Owner& state) {
-    if (places) return state.RestorePlaces(std::move(*places));
+    if (places) return state.RestorePlaces(std::move(*places), transport::NowUs(), UnixMs());
     (void)state.LosePlaces(transport::NowUs(), UnixMs());
   });
 }

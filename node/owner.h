@@ -421,7 +421,7 @@ class Owner {
   // What another node is told to open for this namespace; kNotFound when nobody opened it here.
   Result<Open> OpeningOf(const Namespace& name_space) const;
   // What this node's former life knew of its places.
-  void RestorePlaces(PlaceTimes places);
+  void RestorePlaces(PlaceTimes places, uint64_t now_us, uint64_t unix_ms);
   // A newer table's places, before anybody else hears of it: what was put here before a place was lost that
   // is back is served no more. What is known now, if it has changed.
   std::optional<PlaceTimes> FollowPlaces(SlotSets held, uint64_t now_us, uint64_t unix_ms);

@@ -86,9 +86,16 @@ bool Owner::State::OldCold(uint32_t cold) const {
   return places.Old(tenant_limits[LimitsOf(tenant_limits, record.tenant)].replicas, slot, born_s);
 }
 
-void Owner::RestorePlaces(PlaceTimes places) {
-  state_->places = std::move(places);
-  state_->BeginDropOld();
+// What was put in that life may be dated a second ahead, as its places are, and so is the clock of this one
+// from now on: a block from then that is younger than the clock says nothing of the places noted then.
+void Owner::RestorePlaces(PlaceTimes places, uint64_t now_us, uint64_t unix_ms) {
+  State& state = *state_;
+  state.SetClock(now_us, unix_ms);
+  const uint64_t latest_ms = uint64_t{places.latest_s()} * 1000;
+  if (latest_ms > state.steady_ms()) state.ahead_ms += latest_ms - state.steady_ms();
+  state.began_s = std::max<uint64_t>(state.began_s, places.latest_s() + 1);
+  state.places = std::move(places);
+  state.BeginDropOld();
 }
 
 std::optional<PlaceTimes> Owner::FollowPlaces(SlotSets held, uint64_t now_us, uint64_t unix_ms) {

@@ -78,6 +78,16 @@ bool PlaceTimes::any() const {
   return false;
 }
 
+uint32_t PlaceTimes::latest_s() const {
+  uint32_t latest_s = 0;
+  for (uint32_t replicas = 1; replicas <= kReplicasMax; ++replicas) {
+    for (uint32_t slot = 0; slot < before_s_[replicas].size(); ++slot) {
+      latest_s = std::max(latest_s, BeforeS(replicas, static_cast<uint16_t>(slot)));
+    }
+  }
+  return latest_s;
+}
+
 void PlaceTimes::Shift(uint64_t from_s, uint64_t by_s) {
   for (std::vector<uint32_t>& level : before_s_) {
     for (uint32_t& before_s : level) {

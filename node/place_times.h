@@ -44,7 +44,8 @@ class PlaceTimes {
     const uint32_t level = Level(replicas);
     return !before_s_[level].empty() && held_[level][slot] ? before_s_[level][slot] : 0;
   }
-  bool any() const;  // something may be old
+  bool any() const;           // something may be old
+  uint32_t latest_s() const;  // of places that are held: what is put is dated no later, but by the clock
   // The clock of what was noted from `from_s` on was behind.
   void Shift(uint64_t from_s, uint64_t by_s);
 

@@ -217,7 +217,7 @@ Bytes Encode(const Envelope& envelope, const Reserve& body) {
     out.Array(block.constituents);
     out.U32(block.depth);
   }
-  if (body.lease_us != 0) {
+  if (body.since_us != 0 || body.lease_us != 0) {
     out.U64(body.since_us);
     out.U64(body.lease_us);
   }
