@@ -22,10 +22,18 @@ PATIENCE_S = 60
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("LARDER_")}
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def free_port(tried=[os.getpid() * 89]):
+    """Below those that the kernel gives to connections: engines open many, and one would take it before a node listens."""
+    end = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="utf-8").split()[0])
+    while True:
+        tried[0] += 1
+        port = 10_000 + tried[0] % (end - 10_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 def die_with_parent():
