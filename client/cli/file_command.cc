@@ -173,6 +173,21 @@ int Say(const Globals& globals, std::FILE* to, const char* did, const ChainHash&
   return kExitOk;
 }
 
+struct OpenCluster {
+  std::unique_ptr<Client> client;
+  NamespaceHandle space;
+};
+
+// An exit code; what failed has been said.
+int Open(const Globals& globals, const FileArguments& arguments, OpenCluster* cluster) {
+  Result<std::unique_ptr<Client>> client = Connect(globals);
+  if (!client.ok()) return Fail(client.status());
+  const Result<NamespaceHandle> space = OpenNamespace(*arguments.name_space, client.value().get());
+  if (!space.ok()) return Fail(space.status(), kExitUsage);
+  *cluster = {std::move(client).value(), space.value()};
+  return kExitOk;
+}
+
 int Put(const Globals& globals, const FileArguments& arguments) {
   const size_t slash = arguments.path.rfind('/');
   const std::string name = !arguments.name.empty()      ? arguments.name
@@ -184,14 +199,12 @@ int Put(const Globals& globals, const FileArguments& arguments) {
   if (!key.ok()) return Fail(key.status(), kExitUsage);
   Result<File> file = OpenFile(arguments.path, false);
   if (!file.ok()) return Fail(file.status(), kExitUsage);
-  Result<std::unique_ptr<Client>> client = Connect(globals);
-  if (!client.ok()) return Fail(client.status());
-  const Result<NamespaceHandle> handle = OpenNamespace(*arguments.name_space, client.value().get());
-  if (!handle.ok()) return Fail(handle.status(), kExitUsage);
+  OpenCluster cluster;
+  if (const int code = Open(globals, arguments, &cluster); code != kExitOk) return code;
   FileIndex index;
   uint64_t stored = 0;
-  const Status status = PutFile(client.value().get(), handle.value(), globals, file.value().get(),
-                                key.value(), &index, &stored);
+  const Status status =
+      PutFile(cluster.client.get(), cluster.space, globals, file.value().get(), key.value(), &index, &stored);
   if (!status.ok()) return Fail(status);
   const bool news = stored != 0;
   return Say(globals, stdout, news ? "stored" : "was there already", key.value(), index.bytes,
@@ -213,10 +226,8 @@ int Get(const Globals& globals, const FileArguments& arguments) {
   }
   const Result<ChainHash> key = KeyOf(arguments, arguments.name);
   if (!key.ok()) return Fail(key.status(), kExitUsage);
-  Result<std::unique_ptr<Client>> client = Connect(globals);
-  if (!client.ok()) return Fail(client.status());
-  const Result<NamespaceHandle> handle = OpenNamespace(*arguments.name_space, client.value().get());
-  if (!handle.ok()) return Fail(handle.status(), kExitUsage);
+  OpenCluster cluster;
+  if (const int code = Open(globals, arguments, &cluster); code != kExitOk) return code;
   // What did not verify must not look like a file: the name is given at the end.
   const bool to_stdout = arguments.out.empty() || arguments.out == "-";
   const std::string draft = to_stdout ? "-" : arguments.out + ".part";
@@ -226,8 +237,8 @@ int Get(const Globals& globals, const FileArguments& arguments) {
   index.bytes = raw_bytes;
   Status status =
       raw_bytes != 0
-          ? GetRaw(client.value().get(), handle.value(), globals, key.value(), raw_bytes, file.value().get())
-          : GetFile(client.value().get(), handle.value(), globals, key.value(), file.value().get(), &index);
+          ? GetRaw(cluster.client.get(), cluster.space, globals, key.value(), raw_bytes, file.value().get())
+          : GetFile(cluster.client.get(), cluster.space, globals, key.value(), file.value().get(), &index);
   file.value().reset();
   if (!to_stdout) {
     if (!status.ok())
@@ -246,14 +257,12 @@ int Remove(const Globals& globals, const FileArguments& arguments) {
     return Fail(Invalid("remove wants a name or --hash"), kExitUsage);
   const Result<ChainHash> key = KeyOf(arguments, arguments.name);
   if (!key.ok()) return Fail(key.status(), kExitUsage);
-  Result<std::unique_ptr<Client>> client = Connect(globals);
-  if (!client.ok()) return Fail(client.status());
-  const Result<NamespaceHandle> handle = OpenNamespace(*arguments.name_space, client.value().get());
-  if (!handle.ok()) return Fail(handle.status(), kExitUsage);
+  OpenCluster cluster;
+  if (const int code = Open(globals, arguments, &cluster); code != kExitOk) return code;
   std::vector<ChainHash> keys;
   Bytes encoded(kFileIndexBytes);
   const MutableExtent extent{encoded.data(), encoded.size()};
-  if (GetBlocks(client.value().get(), handle.value(), globals, {&key.value(), 1}, {&extent, 1}).ok()) {
+  if (GetBlocks(cluster.client.get(), cluster.space, globals, {&key.value(), 1}, {&extent, 1}).ok()) {
     const Result<FileIndex> index = DecodeFileIndex(encoded);
     const uint64_t chunks = index.ok() ? index->chunks() : 0;
     for (uint64_t chunk = 0; chunk < chunks; ++chunk) keys.push_back(ChunkKey(key.value(), chunk));
@@ -264,7 +273,7 @@ int Remove(const Globals& globals, const FileArguments& arguments) {
   for (std::span<const ChainHash> left(keys); !left.empty();) {
     const auto some = left.first(std::min<size_t>(left.size(), kHashesOfRemove));
     left = left.subspan(some.size());
-    const Result<uint32_t> done = client.value()->Remove(handle.value(), some, groups, {globals.timeout_us});
+    const Result<uint32_t> done = cluster.client->Remove(cluster.space, some, groups, {globals.timeout_us});
     if (!done.ok()) return Fail(done.status());
     removed += done.value();
   }

@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -17,23 +18,12 @@ import urllib.request
 
 from engine import ROOT
 
+sys.path.insert(0, str(ROOT / "tests"))
+from free_port import free_port  # noqa: E402
+
 BIN = pathlib.Path(os.environ.get("LARDER_BIN", ROOT / "build/release/bin"))
 PATIENCE_S = 60
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("LARDER_")}
-
-
-def free_port(tried=[os.getpid() * 89]):
-    """Below those that the kernel gives to connections: engines open many, and one would take it before a node listens."""
-    end = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="utf-8").split()[0])
-    while True:
-        tried[0] += 1
-        port = 10_000 + tried[0] % (end - 10_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 def die_with_parent():

@@ -8,28 +8,15 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 from daemon import CLEAN_ENV, CTL, NODE, Node, PATIENCE_S, run, until  # noqa: E402
-
-
-def free_port(tried=[os.getpid() * 97]):
-    """Below those that the kernel gives to connections: one of these would be taken again before etcd starts."""
-    end = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    while True:
-        tried[0] += 1
-        port = 10_000 + tried[0] % (end - 10_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+from free_port import free_port  # noqa: E402
 
 
 class Etcd:

@@ -12,9 +12,10 @@ import subprocess
 import sys
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from cluster_test import free_port  # noqa: E402
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 from daemon import CLEAN_ENV, NODE, PATIENCE_S, Case, run, until  # noqa: E402
+from free_port import free_port  # noqa: E402
 from name_server import NameServer  # noqa: E402
 
 NAME = "nodes.larder.test"
