@@ -21,6 +21,12 @@ def reason(case):
     return skipped.get("message", "no reason given") if skipped is not None else "not run"
 
 
+def last_words(case, lines=12):
+    """The end of what a failed test printed: whoever sees only the summary has this to go by."""
+    output = case.findtext("system-out") or ""
+    return [line.rstrip()[:300] for line in output.splitlines() if line.strip()][-lines:]
+
+
 def name(case):
     """Without the bytes of its parameter, which CMake adds for whoever reads bytes."""
     return case.get("name").split("  # GetParam()")[0]
@@ -36,7 +42,7 @@ def main(junit, named):
                 counts["run"] += 1
             elif status == "fail":
                 counts["fail"] += 1
-                print(f"FAILED  {name(case)}", file=out)
+                print(f"FAILED  {name(case)}", *last_words(case), sep="\n            ", file=out)
             else:  # notrun, disabled, skipped
                 counts["skipped"] += 1
                 print(f"SKIPPED {name(case)}: {reason(case)}", file=out)
