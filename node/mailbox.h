@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "node/owner.h"
+#include "node/owner/owner.h"
 
 namespace larder::node {
 

@@ -13,8 +13,8 @@
 
 #include "node/background.h"
 #include "node/durable_file.h"
-#include "node/homecoming.h"
 #include "node/node_record.h"
+#include "node/owner/homecoming.h"
 #include "node/owner_thread.h"
 #include "node/slab_memory.h"
 #include "node/ssd/file_disk.h"

@@ -11,16 +11,16 @@ endif()
 
 add_library(larder_node STATIC
   ${CMAKE_CURRENT_LIST_DIR}/background.cc
-  ${CMAKE_CURRENT_LIST_DIR}/bring_home.cc
-  ${CMAKE_CURRENT_LIST_DIR}/courier.cc
-  ${CMAKE_CURRENT_LIST_DIR}/hand_over.cc
-  ${CMAKE_CURRENT_LIST_DIR}/hot_copies.cc
+  ${CMAKE_CURRENT_LIST_DIR}/cluster/bring_home.cc
+  ${CMAKE_CURRENT_LIST_DIR}/cluster/courier.cc
+  ${CMAKE_CURRENT_LIST_DIR}/cluster/hand_over.cc
+  ${CMAKE_CURRENT_LIST_DIR}/cluster/hot_copies.cc
   ${CMAKE_CURRENT_LIST_DIR}/mailbox.cc
   ${CMAKE_CURRENT_LIST_DIR}/node.cc
   ${CMAKE_CURRENT_LIST_DIR}/node_record.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_thread.cc
-  ${CMAKE_CURRENT_LIST_DIR}/peer_link.cc
-  ${CMAKE_CURRENT_LIST_DIR}/repair.cc
+  ${CMAKE_CURRENT_LIST_DIR}/cluster/peer_link.cc
+  ${CMAKE_CURRENT_LIST_DIR}/cluster/repair.cc
   ${CMAKE_CURRENT_LIST_DIR}/slab_memory.cc
 )
 add_library(larder::node ALIAS larder_node)

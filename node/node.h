@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "node/owner.h"
+#include "node/owner/owner.h"
 #include "node/session.h"
 
 namespace larder::node {

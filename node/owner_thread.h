@@ -13,7 +13,7 @@
 
 #include "node/background.h"
 #include "node/mailbox.h"
-#include "node/owner.h"
+#include "node/owner/owner.h"
 #include "node/session.h"
 
 namespace larder::node {

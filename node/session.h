@@ -19,8 +19,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "node/owner.h"
-#include "node/part_checksums.h"
+#include "node/owner/owner.h"
+#include "node/owner/part_checksums.h"
 #include "transport/transport.h"
 
 namespace larder::node {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "node/background.h"
-#include "node/owner.h"
+#include "node/owner/owner.h"
 
 namespace larder::node {
 

@@ -31,6 +31,17 @@ MAY_INCLUDE = {
     "client": {"client", "proto", "transport", "kernels"},
     "tests": {"tests", "node", "client", "proto", "transport", "kernels"},
 }
+# node/DESIGN.md: the rooms of a node, "" for the folder itself.
+NODE_MAY_INCLUDE = {
+    "": {"", "owner", "ssd", "cluster"},
+    "owner": {"", "owner", "eviction", "ssd"},
+    "eviction": {"", "eviction"},
+    "ssd": {"", "ssd"},
+    "cluster": {"", "cluster", "owner", "membership"},
+    "membership": {"", "membership"},
+    "events": {"", "events", "owner"},
+    "daemon": {"", "daemon", "events", "cluster", "membership"},
+}
 # Foreign headers stay in the folder that owns them.
 OWNED_HEADERS = {
     r"(ucp|uct|ucs)/": ("transport/ucx/",),
@@ -95,8 +106,15 @@ def check_include_directions(tree):
             target = path.split("/")[0]
             if target not in MAY_INCLUDE.get(folder, set()):
                 yield f"{name}:{number}: {folder} may not include \"{path}\""
+            elif folder == target == "node" and room_of(path) not in NODE_MAY_INCLUDE.get(room_of(name), set()):
+                yield f"{name}:{number}: node/{room_of(name)} may not include \"{path}\""
             elif not path.endswith(".pb.h") and path not in tree.files:
                 yield f"{name}:{number}: \"{path}\" is not there (includes are rooted at the repository)"
+
+
+def room_of(name):
+    """The folder below node/ that a file is in; "" for node/ itself."""
+    return "/".join(name.split("/")[1:-1])
 
 
 def check_owned_headers(tree):
@@ -282,7 +300,7 @@ def check_metrics(tree):
     """Every metric that documents and dashboards name exists."""
     declared = set()
     for name in tree.sources(".cc"):
-        if name.startswith("node/metrics"):
+        if name.startswith("node/daemon/metrics"):
             declared |= set(re.findall(r'"(larder_[a-z0-9_]+)"', tree.text(name)))
     if not declared:
         return
@@ -356,6 +374,7 @@ def run_checks(root, build=None):
 FAULTS = {
     "check_include_directions": [("proto/a.h", '#pragma once\n#include "transport/b.h"\n'),
                                  ("client/a.h", '#pragma once\n#include "node/b.h"\n'),
+                                 ("node/ssd/a.h", '#pragma once\n#include "node/owner/b.h"\n'),
                                  ("node/a.h", '#pragma once\n#include "proto/missing.h"\n')],
     "check_owned_headers": [("node/a.h", "#pragma once\n#include <ucp/api/ucp.h>\n"),
                             ("client/a.h", "#pragma once\n#include <grpcpp/grpcpp.h>\n")],
@@ -377,9 +396,9 @@ GOOD = {
     "CMakeLists.txt": "add_library(x node/a.cc)\n",
     "README.md": "# Larder\n[here](#larder) and [there](node/a.h)\n```\n[not](a.link)\n```\n",
     "node/a.h": '#pragma once\n#include "proto/b.h"\n// TODO(#7): later\nstruct A { int f() { return 1; } };\n',
-    "node/metrics.cc": '#include "node/a.h"\nconst char* kName = "larder_gets_total";  // it\'s { fine }\n',
+    "node/daemon/metrics.cc": '#include "node/a.h"\nconst char* kName = "larder_gets_total";  // it\'s { fine }\n',
     "node/a.cc": '#include "node/a.h"\nint B() {\n  return 1\'000; }\nint kTable[] = {\n' + "  1,\n" * 80 + "};\n",
-    "node/CMakeLists.txt": "target_sources(x PRIVATE metrics.cc)\n",
+    "node/CMakeLists.txt": "target_sources(x PRIVATE daemon/metrics.cc)\n",
     "proto/b.h": "#pragma once\n",
     "tests/c.h": '#pragma once\nTEST(A, B) { GTEST_SKIP() << "no device here"; }\n',
 }

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "node/http_request.h"
+#include "node/daemon/http_request.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using larder::node::HttpParse;

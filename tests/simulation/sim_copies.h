@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "node/hot_round.h"
+#include "node/owner/hot_round.h"
 #include "tests/simulation/sim_node.h"
 
 namespace larder::simulation {

@@ -10,7 +10,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "node/owner.h"
+#include "node/owner/owner.h"
 #include "node/session.h"
 #include "tests/support/sim_disk.h"
 #include "transport/loopback/loopback.h"

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "node/control_service.h"
+#include "node/daemon/control_service.h"
 #include "node/membership/dns_membership.h"
 
 namespace larder::node {

@@ -1,4 +1,4 @@
-#include "node/arena.h"
+#include "node/owner/arena.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A node that joins, and the one that was home before, over sockets.
-#include "node/bring_home.h"
+#include "node/cluster/bring_home.h"
 
 #include "tests/unit/node/node_rig.h"
 

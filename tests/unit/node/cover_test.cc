@@ -1,4 +1,4 @@
-#include "node/cover.h"
+#include "node/owner/cover.h"
 
 #include <gtest/gtest.h>
 

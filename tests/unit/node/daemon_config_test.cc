@@ -7,9 +7,9 @@
 #include <set>
 #include <sstream>
 
-#include "node/config.h"
-#include "node/config_load.h"
-#include "node/machine.h"
+#include "node/daemon/config.h"
+#include "node/daemon/config_load.h"
+#include "node/daemon/machine.h"
 #include "proto/units.h"
 
 namespace larder::node {

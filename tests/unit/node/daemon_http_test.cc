@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "node/config.h"
-#include "node/http_request.h"
-#include "node/http_server.h"
+#include "node/daemon/config.h"
+#include "node/daemon/http_request.h"
+#include "node/daemon/http_server.h"
 
 namespace larder::node {
 namespace {

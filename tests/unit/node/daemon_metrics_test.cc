@@ -5,7 +5,7 @@
 #include <set>
 #include <sstream>
 
-#include "node/metrics.h"
+#include "node/daemon/metrics.h"
 
 namespace larder::node {
 namespace {

@@ -1,5 +1,5 @@
 // From configuration to NodeOptions: no knob is parsed and then forgotten.
-#include "node/daemon_options.h"
+#include "node/daemon/daemon_options.h"
 
 #include <gtest/gtest.h>
 

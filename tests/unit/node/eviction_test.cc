@@ -154,7 +154,7 @@ TEST_P(Policy, MemoryIsBoundedByWhatItHoldsHoweverMuchItSaw) {
   const uint64_t before = cache.metadata_bytes();
   play(200'000, 400'000);
   EXPECT_LE(cache.metadata_bytes(), before + 4096);
-  // Learned policies begin with a history of fixed size; see node/DESIGN.md.
+  // Learned policies begin with a history of fixed size; see node/owner/DESIGN.md.
   EXPECT_LE(before, uint64_t{500} * 200 + (16 << 20));
 }
 

@@ -1,5 +1,5 @@
 // A node that leaves, and one that takes its blocks, over sockets.
-#include "node/hand_over.h"
+#include "node/cluster/hand_over.h"
 
 #include "tests/support/free_port.h"
 #include "tests/unit/node/node_rig.h"

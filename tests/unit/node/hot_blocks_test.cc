@@ -1,5 +1,5 @@
 // What counts as hot, how many places it ought to have, when it cools.
-#include "node/hot_blocks.h"
+#include "node/owner/hot_blocks.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // Hot blocks are copied, read and taken back over sockets.
-#include "node/hot_copies.h"
+#include "node/cluster/hot_copies.h"
 
 #include <algorithm>
 #include <thread>
 
-#include "node/hand_over.h"
+#include "node/cluster/hand_over.h"
 #include "tests/unit/node/node_rig.h"
 
 namespace larder::node {

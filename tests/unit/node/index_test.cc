@@ -1,4 +1,4 @@
-#include "node/index.h"
+#include "node/owner/index.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // KV events byte for byte: the golden bytes are what msgspec makes of vLLM 0.32's own classes (map), and of
 // the same fields as array_like structs (array).
-#include "node/kv_event_format.h"
+#include "node/events/kv_event_format.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // From a node's events to what routers know: whoever hears the live messages, or some of them and replays,
 // knows exactly the whole blocks that are there, over random work with snapshots that begin anew.
-#include "node/kv_event_view.h"
+#include "node/events/kv_event_view.h"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,8 @@
 #include <string>
 #include <tuple>
 
-#include "node/kv_event_outbox.h"
-#include "node/kv_event_replay.h"
+#include "node/events/kv_event_outbox.h"
+#include "node/events/kv_event_replay.h"
 
 namespace larder::node::kv_events_test {
 namespace {

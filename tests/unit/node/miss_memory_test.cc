@@ -1,4 +1,4 @@
-#include "node/miss_memory.h"
+#include "node/owner/miss_memory.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Which slots a change of the table moves to a node, and from whom.
-#include "node/moved_slots.h"
+#include "node/owner/moved_slots.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <random>
 
-#include "node/homecoming.h"
+#include "node/owner/homecoming.h"
 #include "proto/checksum.h"
 #include "tests/unit/node/owner_fixture.h"
 

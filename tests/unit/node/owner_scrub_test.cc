@@ -1,7 +1,7 @@
 // The walk that finds bytes gone bad before a reader does.
 #include <random>
 
-#include "node/part_checksums.h"
+#include "node/owner/part_checksums.h"
 #include "tests/support/sim_disk.h"
 #include "tests/unit/node/owner_fixture.h"
 

@@ -1,5 +1,5 @@
 // Copies that are lost with a node come back on the others, over sockets.
-#include "node/repair.h"
+#include "node/cluster/repair.h"
 
 #include <thread>
 

@@ -1,5 +1,5 @@
 // Which nodes ought to hold copies, and who restores them.
-#include "node/replica_places.h"
+#include "node/owner/replica_places.h"
 
 #include <gtest/gtest.h>
 
