@@ -5,8 +5,9 @@
 // It says on stdout, a line each: "bound ADDRESS", "open", "landing" (the first bytes of a payload are here),
 // "landed BYTES", "closed REASON". It obeys messages: "pull N" sends N bytes of payload, "echo ..." comes
 // back. --shared: what it sends lies in a region. It ends when its stdin does, so that it can't outlive a
-// test.
+// test; a byte on stdin kills it from its connection's thread, between two steps of the transport.
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -81,10 +82,23 @@ class Peer : public Handler {
 
 class Accept : public Acceptor {
  public:
-  std::shared_ptr<Handler> OnAccept(const std::shared_ptr<Connection>&) override {
+  std::shared_ptr<Handler> OnAccept(const std::shared_ptr<Connection>& connection) override {
+    std::lock_guard<std::mutex> lock(output_mutex);
+    accepted_ = connection;
     return std::make_shared<Peer>();
   }
+  std::shared_ptr<Connection> accepted() const {
+    std::lock_guard<std::mutex> lock(output_mutex);
+    return accepted_;
+  }
+
+ private:
+  std::shared_ptr<Connection> accepted_;
 };
+
+void Die() {
+  kill(getpid(), SIGKILL);
+}
 
 int Fail(const std::string& text) {
   fprintf(stderr, "transport_peer: %s\n", text.c_str());
@@ -129,6 +143,8 @@ int main(int argc, char** argv) {
   }
   char byte;
   while (read(STDIN_FILENO, &byte, 1) > 0) {
+    if (connection == nullptr) connection = acceptor.accepted();
+    if (connection == nullptr || !connection->Run(&Die)) Die();
   }
   transport->Shutdown();
   return 0;

@@ -43,6 +43,8 @@ class Fixture {
   }
   // The name MakeTransport and the helper program know it by; for TransportPeerBattery.
   virtual std::string backend() const { return ""; }
+  // True: a peer may only be killed between two steps of the backend (PeerProcess::KillBetweenSteps).
+  virtual bool dies_between_steps() const { return false; }
   // More arguments for the helper program.
   virtual std::vector<std::string> peer_arguments() const { return {}; }
 };

@@ -43,6 +43,10 @@ std::vector<std::string> Arguments(Fixture& fixture, const std::string& role, co
   return arguments;
 }
 
+void Kill(const Fixture& fixture, PeerProcess* process) {
+  fixture.dies_between_steps() ? process->KillBetweenSteps() : process->Kill();
+}
+
 // A listening child and a connection to it.
 struct Child {
   Child(Fixture& f, Transport& transport, const std::string& listen_at, bool shared = false, int cpu = -1)
@@ -70,7 +74,7 @@ TEST_P(TransportPeerBattery, KilledWhileItSends) {
     Child child(*fixture_, *transport, fixture_->ListenAddress(), shared);
     ASSERT_EQ(child.connection->Send(Note("pull 1000000000")), Failure::kNone);
     ASSERT_TRUE(WaitFor(*fixture_, [&] { return child.handler->landed > 0; }));
-    child.process.Kill();
+    Kill(*fixture_, &child.process);
     ASSERT_TRUE(WaitFor(
         *fixture_, [&] { return child.handler->closed(); }, 5));
     EXPECT_EQ(child.handler->why().failure, Failure::kPeerClosed) << child.handler->why().text;
@@ -91,7 +95,7 @@ TEST_P(TransportPeerBattery, KilledWhileItReceives) {
     ASSERT_EQ(child.connection->Send(Large(piece, 900, token)), Failure::kNone);
   }
   EXPECT_NE(child.process.Expect("landing"), "?");
-  child.process.Kill();
+  Kill(*fixture_, &child.process);
   ASSERT_TRUE(WaitFor(
       *fixture_, [&] { return child.handler->closed(); }, 5));
   EXPECT_EQ(child.handler->why().failure, Failure::kPeerClosed) << child.handler->why().text;
@@ -111,7 +115,7 @@ TEST_P(TransportPeerBattery, ClientKilledWhileWeServeIt) {
     ASSERT_TRUE(WaitFor(*fixture_, [&] { return acceptor.count() == round + 1; }));
     ASSERT_EQ(acceptor.connection(round)->Send(Large(piece, 900, 1)), Failure::kNone);
     EXPECT_NE(client.Expect("landing"), "?");
-    client.Kill();
+    Kill(*fixture_, &client);
     ASSERT_TRUE(WaitFor(
         *fixture_, [&] { return acceptor.handler(round)->closed(); }, 5));
     EXPECT_EQ(acceptor.handler(round)->sent_count(), 1u);

@@ -72,4 +72,11 @@ void PeerProcess::Kill() {
   pid_ = -1;
 }
 
+void PeerProcess::KillBetweenSteps() {
+  EXPECT_EQ(write(input_, "k", 1), 1);
+  // At the end of its stdout it is gone, or on its way.
+  EXPECT_EQ(Expect("nothing that it says"), "?");
+  Kill();
+}
+
 }  // namespace larder::transport

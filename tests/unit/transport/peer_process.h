@@ -21,6 +21,8 @@ class PeerProcess {
   std::string Expect(const std::string& prefix);
   void Signal(int signal);
   void Kill();  // SIGKILL, and waits until it is gone
+  // Killed by its own connection's thread, between two steps of the transport; waits until it is gone.
+  void KillBetweenSteps();
   pid_t pid() const { return pid_; }
 
  private:

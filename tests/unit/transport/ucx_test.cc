@@ -24,6 +24,10 @@ class UcxFixture : public Fixture {
   std::string ListenAddress() override { return "127.0.0.1:0"; }
   std::string NobodyAddress() override { return "127.0.0.1:9"; }
   std::string backend() const override { return "ucx"; }
+  // A peer that dies inside a slot of UCX's shared queue leaves the whole worker deaf
+  // (transport/ucx/DESIGN.md): no client after it is heard. Seen once in some 300 kills; why production has
+  // no shared memory of UCX.
+  bool dies_between_steps() const override { return tls_.find("posix") != std::string::npos; }
   std::vector<std::string> peer_arguments() const override { return {"--tls", tls_, "--device", "lo"}; }
 
  private:
