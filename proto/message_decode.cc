@@ -72,10 +72,10 @@ Status Decoder::Finish() const {
 using wire::Decoder;
 
 namespace {
-constexpr size_t kBlockRefBytes = 42;
+constexpr size_t kBlockRefBytesOnWire = 42;
 
 void DecodeBlocks(Decoder* in, std::vector<BlockRef>* blocks) {
-  blocks->resize(in->Count(kBlocksMax, kBlockRefBytes, "more than 1024 blocks"));
+  blocks->resize(in->Count(kBlocksMax, kBlockRefBytesOnWire, "more than 1024 blocks"));
   for (BlockRef& ref : *blocks) ref = in->Block();
 }
 }  // namespace

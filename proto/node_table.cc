@@ -7,11 +7,11 @@
 namespace larder {
 namespace {
 
-constexpr uint32_t kMagic = 0x31544e4c;  // "LNT1"
-constexpr uint16_t kVersion = 1;
+constexpr uint32_t kTableMagic = 0x31544e4c;  // "LNT1"
+constexpr uint16_t kTableVersion = 1;
 constexpr uint16_t kAlgorithm = 1;
 constexpr size_t kAddressBytesMax = 256;
-constexpr size_t kCrcBytes = 4;
+constexpr size_t kTableCrcBytes = 4;
 
 Status Bad(std::string_view what) {
   return Invalid("node table: " + std::string(what));
@@ -123,8 +123,8 @@ Digest NodeTable::digest() const {
 void EncodeTable(const NodeTable& table, Bytes* out) {
   const size_t begin = out->size();
   Writer writer(out);
-  writer.U32(kMagic);
-  writer.U16(kVersion);
+  writer.U32(kTableMagic);
+  writer.U16(kTableVersion);
   writer.U16(table.algorithm);
   writer.U64(table.epoch);
   writer.U32(static_cast<uint32_t>(table.nodes.size()));
@@ -134,10 +134,10 @@ void EncodeTable(const NodeTable& table, Bytes* out) {
 
 Result<NodeTable> DecodeTable(ByteView bytes) {
   if (bytes.size() > kTableBytesMax) return Bad("too long");
-  if (bytes.size() < kCrcBytes) return Bad("too short");
-  const ByteView body = bytes.first(bytes.size() - kCrcBytes);
+  if (bytes.size() < kTableCrcBytes) return Bad("too short");
+  const ByteView body = bytes.first(bytes.size() - kTableCrcBytes);
   Reader reader(body);
-  if (reader.U32() != kMagic) return Bad("no magic");
+  if (reader.U32() != kTableMagic) return Bad("no magic");
   if (Crc32c(0, body) != Reader(bytes.subspan(body.size())).U32()) {
     return Status(Code::kCorrupt, "node table: bad checksum");
   }
@@ -147,7 +147,7 @@ Result<NodeTable> DecodeTable(ByteView bytes) {
   table.epoch = reader.U64();
   const uint32_t count = reader.U32();
   if (!reader.ok()) return Bad("too short");
-  if (version != kVersion || table.algorithm != kAlgorithm) {
+  if (version != kTableVersion || table.algorithm != kAlgorithm) {
     return Status(Code::kUnsupported, "node table: version " + std::to_string(version) + ", algorithm " +
                                           std::to_string(table.algorithm) + "; this build knows 1 and 1");
   }

@@ -267,6 +267,23 @@ def names_source(listing, folder, name):
     return re.search(pattern, listing, flags=re.M) is not None
 
 
+# Folders whose sources are never compiled together (UNITY_BUILD OFF), or are programs of one file.
+APART = ("tests/", "node/eviction/", "client/examples/")
+
+
+def check_joined_names(tree):
+    """Two sources of a folder name no constant alike: sanitized builds join them, in batches that shift."""
+    owners = {}
+    for name in tree.sources(".cc"):
+        if name.startswith(APART):
+            continue
+        for hidden in re.findall(r"^namespace \{\n(.*?)^\}  // namespace\n", tree.text(name), flags=re.M | re.S):
+            for constant in re.findall(r"^(?:constexpr|const)\s+[^=;{(]*?\b(k[A-Z]\w*)\b", hidden, flags=re.M):
+                first = owners.setdefault((os.path.dirname(name), constant), name)
+                if first != name:
+                    yield f"{name}: {constant} is in {first} too"
+
+
 def check_layout(tree):
     """The top level is the design's; no common/ and no utils/, which only grow."""
     for name in tree.files:
@@ -315,7 +332,7 @@ def check_metrics(tree):
 
 CHECKS = [check_include_directions, check_owned_headers, check_file_sizes, check_line_lengths,
           check_function_lengths, check_disabled_tests, check_links, check_todos, check_listed_sources,
-          check_layout, check_habits, check_metrics]
+          check_layout, check_joined_names, check_habits, check_metrics]
 
 
 def include_flags(build):
@@ -388,6 +405,7 @@ FAULTS = {
     "check_todos": [("node/a.h", "#pragma once\n// TODO: mend\n")],
     "check_listed_sources": [("node/dead.cc", "int a;\n")],
     "check_layout": [("misc/a.txt", "a\n"), ("node/utils/a.h", "#pragma once\n"), ("deploy/a.cc", "int a;\n")],
+    "check_joined_names": [("node/b.cc", "namespace {\nconstexpr int kA = 1;\n}  // namespace\n")],
     "check_habits": [("node/a.h", "int a;\n"), ("CMakeLists.txt", "add_compile_options(-march=native)\n"),
                      ("deploy/stop", "#!/bin/sh\npkill larder-node\n")],
     "check_metrics": [("README.md", "`larder_gone_total`\n")],
@@ -397,7 +415,7 @@ GOOD = {
     "README.md": "# Larder\n[here](#larder) and [there](node/a.h)\n```\n[not](a.link)\n```\n",
     "node/a.h": '#pragma once\n#include "proto/b.h"\n// TODO(#7): later\nstruct A { int f() { return 1; } };\n',
     "node/daemon/metrics.cc": '#include "node/a.h"\nconst char* kName = "larder_gets_total";  // it\'s { fine }\n',
-    "node/a.cc": '#include "node/a.h"\nint B() {\n  return 1\'000; }\nint kTable[] = {\n' + "  1,\n" * 80 + "};\n",
+    "node/a.cc": '#include "node/a.h"\nnamespace {\nconst int kA = 1;\n}  // namespace\nint B() {\n  return 1\'000; }\nint kTable[] = {\n' + "  1,\n" * 80 + "};\n",
     "node/CMakeLists.txt": "target_sources(x PRIVATE daemon/metrics.cc)\n",
     "proto/b.h": "#pragma once\n",
     "tests/c.h": '#pragma once\nTEST(A, B) { GTEST_SKIP() << "no device here"; }\n',

@@ -6,10 +6,10 @@
 namespace larder::node {
 
 namespace {
-constexpr uint32_t kLooksPerStep = 4096;  // entry numbers, used or not: half a millisecond
-constexpr uint32_t kLeavesPerStep = 512;  // about 100 us
-constexpr uint64_t kOldStepUs = 1'000;    // between two steps of the walk
-constexpr uint64_t kLoadingUs = 100'000;  // until the disks' indexes are here
+constexpr uint32_t kLostLooksPerStep = 4096;  // entry numbers, used or not: half a millisecond
+constexpr uint32_t kLostPerStep = 512;        // about 100 us
+constexpr uint64_t kOldStepUs = 1'000;        // between two steps of the walk
+constexpr uint64_t kLoadingUs = 100'000;      // until the disks' indexes are here
 }  // namespace
 
 bool Owner::State::Old(uint32_t number, const ChainHash& hash, uint32_t born_s) const {
@@ -49,8 +49,8 @@ void Owner::State::BeginDropOld() {
 
 void Owner::State::DropOldStep() {
   if (now_us < old_us) return;
-  uint32_t leaves = kLeavesPerStep;
-  for (uint32_t i = 0; i < kLooksPerStep && leaves > 0 && old_next < index.entry_bound(); ++i) {
+  uint32_t leaves = kLostPerStep;
+  for (uint32_t i = 0; i < kLostLooksPerStep && leaves > 0 && old_next < index.entry_bound(); ++i) {
     const uint32_t entry = old_next++;
     const Entry& e = index[entry];
     if (e.hidden != 0 || !Old(e.space.number, e.hash, index.place(entry).born_s)) continue;
@@ -58,8 +58,8 @@ void Owner::State::DropOldStep() {
     --leaves;
   }
   const bool loaded = ssd == nullptr || ssd->loaded();
-  for (uint32_t i = 0; ssd != nullptr && i < kLooksPerStep && leaves > 0 && old_next_ssd < ssd->entry_bound();
-       ++i) {
+  for (uint32_t i = 0;
+       ssd != nullptr && i < kLostLooksPerStep && leaves > 0 && old_next_ssd < ssd->entry_bound(); ++i) {
     const uint32_t cold = old_next_ssd++;
     if (!ssd->Readable(cold) || !OldCold(cold)) continue;
     DropOldCold(cold);

@@ -8,7 +8,7 @@
 namespace larder::node {
 
 namespace {
-constexpr std::string_view kTitle = "larder-quarantine 1";
+constexpr std::string_view kRulesTitle = "larder-quarantine 1";
 }
 
 Result<bool> Quarantine::Add(const QuarantineRule& rule) {
@@ -30,7 +30,7 @@ bool Quarantine::Lift(const Digest& writer) {
 }
 
 std::string Quarantine::Text() const {
-  std::string text(kTitle);
+  std::string text(kRulesTitle);
   text += "\n";
   if (bypass) text += "bypass on\n";
   for (const QuarantineRule& rule : rules_) {
@@ -43,8 +43,8 @@ std::string Quarantine::Text() const {
 Result<Quarantine> Quarantine::Parse(std::string_view text) {
   std::istringstream in{std::string(text)};
   std::string line;
-  if (!std::getline(in, line) || line != kTitle) {
-    return Status(Code::kCorrupt, "it does not begin with \"" + std::string(kTitle) + "\"");
+  if (!std::getline(in, line) || line != kRulesTitle) {
+    return Status(Code::kCorrupt, "it does not begin with \"" + std::string(kRulesTitle) + "\"");
   }
   Quarantine out;
   for (int number = 2; std::getline(in, line); ++number) {

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 1;
+constexpr int kDirectoryVersion = 1;
 constexpr const char* kMark = "/LARDER";
 constexpr size_t kClearBytes = 40;
 
@@ -119,11 +119,12 @@ Status Directory::ReadOrMake(const DirectoryOptions& options, std::vector<std::s
   if (word != "larder-ssd" || number < 0) {
     return Invalid("ssd: " + path_ + kMark + " is damaged; --start-empty begins anew there");
   }
-  if (number > kVersion) {
+  if (number > kDirectoryVersion) {
     return Invalid("ssd: " + path_ + " is of version " + version + ", this node reads up to " +
-                   std::to_string(kVersion) + "; update the node, or --start-empty to give up what is there");
+                   std::to_string(kDirectoryVersion) +
+                   "; update the node, or --start-empty to give up what is there");
   }
-  if (number < kVersion) return PutAside(version, remarks);
+  if (number < kDirectoryVersion) return PutAside(version, remarks);
   while (std::getline(in, line)) {
     const size_t space = line.find(' ');
     const std::string key = line.substr(0, space),
@@ -163,8 +164,8 @@ Status Directory::PutAside(const std::string& version, std::vector<std::string>*
 
 Status Directory::WriteMark() {
   std::ostringstream text;
-  text << "larder-ssd " << kVersion << "\nnode " << node_id_ << "\ncluster " << cluster_ << "\nsegment_bytes "
-       << segment_bytes_ << "\n";
+  text << "larder-ssd " << kDirectoryVersion << "\nnode " << node_id_ << "\ncluster " << cluster_
+       << "\nsegment_bytes " << segment_bytes_ << "\n";
   return Mend(ReplaceFile(path_ + kMark, text.str()));
 }
 
