@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "transport/transport.h"
+
 namespace larder::node {
 
 namespace {
@@ -35,6 +37,9 @@ struct BytesOf {
   uint64_t operator()(const Cancel&) const { return 0; }
   static uint64_t Hashes(const std::vector<ChainHash>& hashes) { return hashes.size() * sizeof(ChainHash); }
 };
+
+// Some tens of microseconds of the owner's work: 2,048 blocks that are looked up.
+constexpr uint64_t kStandInBytesMax = 64 << 10;
 
 // Which lane: a session's Closed stays behind all its requests, what frees memory goes ahead of batch work.
 bool IsBatch(const Event& event) {
@@ -72,6 +77,34 @@ bool Mailbox::Post(SessionId session, Event&& event) {
   (batch ? waiting_.batch : waiting_.urgent).push_back({session, std::move(event)});
   Wake(&lock);
   return true;
+}
+
+// What readers and writers wait for. A clear, a remove or an open may be long, or is rare.
+bool Mailbox::StandIn(const Event& event) {
+  if (IsBatch(event)) return false;
+  if (const auto* request = std::get_if<Request>(&event)) {
+    const auto& body = request->body;
+    if (!std::holds_alternative<Get>(body) && !std::holds_alternative<Match>(body) &&
+        !std::holds_alternative<Reserve>(body)) {
+      return false;
+    }
+    if (std::visit(BytesOf(), body) > kStandInBytesMax) return false;
+  } else if (!std::holds_alternative<Sent>(event) && !std::holds_alternative<Committed>(event)) {
+    return false;
+  }
+  const std::lock_guard lock(mutex_);
+  if (!sleeping_ || closed_ || !waiting_.empty()) return false;
+  sleeping_ = false;
+  stood_in_ = true;
+  return true;
+}
+
+void Mailbox::StandBack(uint64_t timer_us) {
+  std::unique_lock lock(mutex_);
+  stood_in_ = false;
+  if (!in_poll_) return stood_back_.notify_one();  // its time came meanwhile, and it waits for us
+  sleeping_ = true;
+  if (closed_ || !waiting_.empty() || timer_us < until_us_) Wake(&lock);
 }
 
 bool Mailbox::PostCall(Call call) {
@@ -115,11 +148,14 @@ void Mailbox::TakeUrgent(std::vector<Item>* out) {
   urgent_bytes_ = 0;
 }
 
-void Mailbox::Sleep(uint64_t timeout_us) {
+void Mailbox::SleepUntil(uint64_t until_us) {
+  const uint64_t now_us = transport::NowUs();
+  const uint64_t timeout_us = until_us > now_us ? until_us - now_us : 0;
   {
     const std::lock_guard lock(mutex_);
     if (closed_ || !waiting_.empty()) return;
-    sleeping_ = true;
+    sleeping_ = in_poll_ = true;
+    until_us_ = until_us;
   }
   const timespec timeout = {static_cast<time_t>(timeout_us / 1'000'000),
                             static_cast<long>(timeout_us % 1'000'000 * 1000)};
@@ -127,8 +163,9 @@ void Mailbox::Sleep(uint64_t timeout_us) {
   ppoll(&fd, 1, &timeout, nullptr);
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t got = read(event_fd_, &count, sizeof count);
-  const std::lock_guard lock(mutex_);
-  sleeping_ = false;
+  std::unique_lock lock(mutex_);
+  sleeping_ = in_poll_ = false;
+  stood_back_.wait(lock, [this] { return !stood_in_; });
 }
 
 }  // namespace larder::node

@@ -1,9 +1,11 @@
 // What waits for the owner's thread: events of all sessions in two lanes, and calls.
 //
 // Many threads post, one takes. The taker swaps whole lanes, so that the lock is held for nanoseconds, and is
-// woken (eventfd) only when it sleeps.
+// woken (eventfd) only when it sleeps. While it sleeps with nothing waiting, a thread that would post may
+// stand in for it for one event: two wake-ups fewer on the way of an answer, 5 to 30 us each.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -37,6 +39,11 @@ class Mailbox {
   // --- any thread ---
   // false: full (only for a Request), or closed.
   bool Post(SessionId session, Event&& event);
+  // true: the owner's thread sleeps, nothing waits, and the caller is the owner until it calls StandBack. It
+  // handles one small event then, and never blocks.
+  bool StandIn(const Event& event);
+  // `timer_us` is when the owner wants to be called next, on the clock of transport::NowUs.
+  void StandBack(uint64_t timer_us);
   // false: closed, the call was dropped.
   bool PostCall(Call call);
   // What is posted from now on is refused; what is there is still taken.
@@ -48,8 +55,9 @@ class Mailbox {
   void Take(Batch* out);
   // Only the urgent lane, between steps of batch work.
   void TakeUrgent(std::vector<Item>* out);
-  // Sleeps until something is posted or `timeout_us` have passed. May return early.
-  void Sleep(uint64_t timeout_us);
+  // Sleeps until something is posted or the time has come (transport::NowUs). May return early, and only
+  // while nobody stands in.
+  void SleepUntil(uint64_t until_us);
   bool closed() const;
 
  private:
@@ -62,8 +70,12 @@ class Mailbox {
   Batch waiting_;
   uint64_t urgent_bytes_ = 0;
   uint64_t batch_bytes_ = 0;
-  bool sleeping_ = false;
+  bool sleeping_ = false;  // the owner's thread, and nobody has woken it or stands in
+  bool in_poll_ = false;   // the owner's thread is between the two locks of SleepUntil
+  bool stood_in_ = false;  // a caller is the owner
+  uint64_t until_us_ = 0;  // when the sleep ends by itself
   bool closed_ = false;
+  std::condition_variable stood_back_;
 };
 
 }  // namespace larder::node

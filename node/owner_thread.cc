@@ -38,6 +38,14 @@ OwnerThread::~OwnerThread() {
 }
 
 bool OwnerThread::Post(SessionId session, Event&& event) {
+  if (mailbox_.StandIn(event)) {
+    now_us_ = transport::NowUs();
+    unix_ms_ = UnixMs();
+    Handle({session, std::move(event)});
+    Flush();
+    mailbox_.StandBack(std::min(owner_->NextTimerUs(), hello_by_us_));
+    return true;
+  }
   const bool closed = std::holds_alternative<Closed>(event);
   const bool posted = mailbox_.Post(session, std::move(event));
   if (closed) {
@@ -199,7 +207,7 @@ void OwnerThread::SleepOrSpin() {
   const uint64_t timer_us = std::min(owner_->NextTimerUs(), hello_by_us_);
   if (timer_us <= now_us) return;
   if (options_.spin_us != 0 && now_us - worked_us_ < options_.spin_us) return;
-  mailbox_.Sleep(std::min(timer_us - now_us, kSleepUsMax));
+  mailbox_.SleepUntil(std::min(timer_us, now_us + kSleepUsMax));
 }
 
 void OwnerThread::Deliver(SessionId session, Action&& action) {

@@ -1,5 +1,6 @@
 // The owner's thread: takes events from the mailbox, runs the Owner, and hands its actions to the sessions'
-// connections, once a session and step.
+// connections, once a session and step. While it sleeps, a session's thread may stand in for it
+// (Mailbox::StandIn).
 #pragma once
 
 #include <atomic>
@@ -96,7 +97,7 @@ class OwnerThread final : private Outbox {
   std::unordered_map<SessionId, Peer> peers_;
   std::deque<Newcomer> newcomers_;  // in the order in which their time ends; also those that opened or left
 
-  // The owner's thread.
+  // The owner's thread, or whoever stands in for it.
   std::unique_ptr<Owner> owner_;
   std::unordered_map<SessionId, std::vector<Action>> outgoing_;
   std::function<void()> on_questions_, on_clears_, on_revokes_;
