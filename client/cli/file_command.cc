@@ -2,9 +2,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "client/cli/blocks.h"
 #include "client/cli/file_blocks.h"
@@ -58,7 +60,17 @@ Status PutBlocks(Client* client, const NamespaceHandle& handle, const Globals& g
     items[i].hash = keys[i];
     items[i].extents = {extents[i]};
   }
-  for (const PutResult& result : client->Put(handle, items, {globals.timeout_us})) {
+  // A busy node says "again later"; whoever sits at this command wants it stored.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(globals.timeout_us);
+  std::vector<PutResult> results = client->Put(handle, items, {globals.timeout_us});
+  const auto busy = [](const PutResult& result) {
+    return !result.there() && result.why.code() == Code::kBusy;
+  };
+  while (std::ranges::any_of(results, busy) && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    results = client->Put(handle, items, {globals.timeout_us});
+  }
+  for (const PutResult& result : results) {
     if (result.state == PutState::kDiffers) {
       return OtherBytes();
     }

@@ -92,11 +92,13 @@ bool Owner::State::RetireEmptySlab(uint32_t but_class) {
   return false;
 }
 
-bool Owner::State::EvictFrom(uint32_t class_number, bool for_quota) {
+// `working`: set when a piece is pinned only by work that will end.
+bool Owner::State::EvictFrom(uint32_t class_number, bool for_quota, bool* working) {
   EvictionPolicy& policy = *policies[class_number];
   std::vector<uint32_t> pinned;
   const auto may_leave = [&](uint32_t entry) {
     if (!index[entry].pinned()) return true;
+    if (working != nullptr) *working |= index[entry].soft_pins == 0;
     pinned.push_back(entry);
     return false;
   };

@@ -128,11 +128,16 @@ void Owner::State::Leave(uint32_t entry, Presence reason) {
     removed_on_its_way.emplace(entry, token);
   }
   index.Hide(entry);
-  if (!e.pinned()) FreeEntry(entry);
+  if (!e.pinned()) return FreeEntry(entry);
+  if (e.charged == 0) return;
+  index[entry].leaving = 1;
+  const SlotShape& shape = arena.ShapeOf(PlaceOf(entry));
+  tenants.at(shape.tenant).leaving_bytes += shape.slot_bytes;
 }
 
 void Owner::State::FreeEntry(uint32_t entry) {
   const SlotShape& shape = arena.ShapeOf(PlaceOf(entry));
+  if (index[entry].leaving != 0) tenants.at(shape.tenant).leaving_bytes -= shape.slot_bytes;
   if (index[entry].charged != 0) Uncharge(shape.tenant, shape.slot_bytes);
   arena.Free(PlaceOf(entry));
   index.Free(entry);

@@ -51,7 +51,8 @@ std::vector<TenantStats> Owner::State::TenantCounts() const {
   return out;
 }
 
-// kTicket: there is room, and the caller charges what it takes. kBusy: there will be.
+// kTicket: there is room, and the caller charges what it takes. kBusy: there will be, when work that is under
+// way ends: a put, a get, the scrub. kOverQuota: only pins with a clock, or nothing at all, hold it.
 PutState Owner::State::TakeQuota(uint32_t number, uint64_t slot_bytes) {
   Tenant& tenant = tenants.at(number);
   tenant.last_slot_bytes = slot_bytes;
@@ -63,14 +64,21 @@ PutState Owner::State::TakeQuota(uint32_t number, uint64_t slot_bytes) {
       Sweep(kSweepPerStep);
     } else if (eviction_budget == 0) {
       return PutState::kBusy;
-    } else if (!EvictOf(number)) {
-      return sweeping.empty() && tenant.spilling_bytes == 0 ? PutState::kOverQuota : PutState::kBusy;
+    } else if (bool working = false; !EvictOf(number, &working)) {
+      working |= !sweeping.empty() || tenant.spilling_bytes != 0 || tenant.leaving_bytes != 0;
+      return working || HasTickets(number) ? PutState::kBusy : PutState::kOverQuota;
     }
   }
   return PutState::kTicket;
 }
 
-bool Owner::State::EvictOf(uint32_t tenant) {
+// At most tickets_max looks, when nothing else of the tenant may leave.
+bool Owner::State::HasTickets(uint32_t tenant) const {
+  return std::ranges::any_of(
+      tickets, [&](const auto& each) { return arena.ShapeOf(each.second.place).tenant == tenant; });
+}
+
+bool Owner::State::EvictOf(uint32_t tenant, bool* working) {
   std::vector<std::pair<uint64_t, uint32_t>> order;
   for (uint32_t i = 0; i < policies.size(); ++i) {
     if (arena.classes()[i].shape.tenant != tenant || policies[i]->size() == 0) continue;
@@ -79,7 +87,7 @@ bool Owner::State::EvictOf(uint32_t tenant) {
   std::sort(order.begin(), order.end());
   if (order.size() > kClassesAsked) order.resize(kClassesAsked);
   return std::any_of(order.begin(), order.end(),
-                     [&](const auto& each) { return EvictFrom(each.second, true); });
+                     [&](const auto& each) { return EvictFrom(each.second, true, working); });
 }
 
 // As Spill does it for the node: down to the same shares of the quota.

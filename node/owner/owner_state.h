@@ -66,6 +66,7 @@ struct Tenant {
   uint64_t pinned_bytes = 0;
   uint64_t used_bytes = 0;      // slots of its pieces, pinned ones that left included, and of its tickets
   uint64_t spilling_bytes = 0;  // of them, on their way to SSD
+  uint64_t leaving_bytes = 0;   // of them, of pieces that left and are pinned yet
   uint64_t last_slot_bytes = 0;
   uint64_t search_ssd_us = 0;  // none of its records were found; not looked for again before
 };
@@ -335,7 +336,7 @@ struct Owner::State : private ssd::TierSink {
   PutState TakeSlot(const SlotShape& shape, SlotPlace* place);
   bool MakeRoom(uint32_t class_number);
   bool RetireEmptySlab(uint32_t but_class);
-  bool EvictFrom(uint32_t class_number, bool for_quota = false);
+  bool EvictFrom(uint32_t class_number, bool for_quota = false, bool* working = nullptr);
   void Evict(uint32_t entry, bool for_quota = false);
   bool MakeClassRoom();
   bool TakeColdSlab(uint32_t for_class, uint64_t colder_than_us);
@@ -349,7 +350,8 @@ struct Owner::State : private ssd::TierSink {
   void Charge(uint32_t tenant, uint64_t slot_bytes);
   void Uncharge(uint32_t tenant, uint64_t slot_bytes);
   PutState TakeQuota(uint32_t tenant, uint64_t slot_bytes);
-  bool EvictOf(uint32_t tenant);
+  bool EvictOf(uint32_t tenant, bool* working);
+  bool HasTickets(uint32_t tenant) const;
   void SpillQuota(uint32_t tenant);
   void SpillCrowded();
   uint64_t SsdBytesOf(uint32_t tenant) const;
