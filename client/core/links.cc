@@ -154,6 +154,7 @@ void Core::OnHello(Link* link, const Envelope& envelope, ByteView record) {
   for (const NodeRecord& node : table->nodes) {
     if (node.id == reply.node_id) link->introduction = node;
   }
+  link->near = (reply.features & kFeatureNear) != 0;
   OfferTable(std::move(table.value()));
   Adopt(link);
 }
@@ -207,6 +208,7 @@ void Core::Adopt(Link* link) {
     link->introduction.reset();
   }
   peer->introduced = true;
+  peer->near = link->near;
   if (peer->was_up && peer->down) ++stats_.reconnects;
   peer->down = false;
   peer->was_up = true;
