@@ -60,7 +60,7 @@ class HotRound {
       const auto at = std::ranges::find(order, holder.node, [&](uint16_t i) { return table_->nodes[i].id; });
       const auto position = static_cast<uint32_t>(at - order.begin());
       const auto place = std::ranges::find(table_->nodes, holder.node, &NodeRecord::id);
-      const bool served = position < places || place == table_->nodes.end();
+      const bool served = position < std::max<size_t>(places, block.replicas) || place == table_->nodes.end();
       if (served || place->state != NodeState::kActive) continue;
       if (!courier_->Goes()) return;
       HotHolder next = holder;

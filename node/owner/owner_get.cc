@@ -75,10 +75,12 @@ void Owner::State::OnGet(Asker& asker, const Get& body) {
     if (CoverOf(first, ref.rectangle, &sources)) {
       if (asker.move_bytes != 0) WholePieces(&sources);
       // What is here by lease is its home's to give.
-      const bool lent = asker.move_bytes != 0 && std::ranges::any_of(sources, [&](const Patch& s) {
-                          return index[s.entry].leased != 0;
-                        });
-      if (!lent) block.presence = AddPatches(sources, &work, &block);
+      // And what is here as this node's own may be from when it was home to it: removes went elsewhere since.
+      const auto lent = [&](const Patch& source) { return index[source.entry].leased != 0; };
+      const bool gives = work.near               ? std::ranges::all_of(sources, lent)
+                         : asker.move_bytes != 0 ? std::ranges::none_of(sources, lent)
+                                                 : true;
+      if (gives) block.presence = AddPatches(sources, &work, &block);
     } else if (ssd != nullptr && !work.near &&
                CoverBoth(number, ref.hash, ref.group, first, ref.rectangle, &sources)) {
       // Some of it lies on SSD: all of it waits, and what was pinned here is pinned again there.
@@ -87,8 +89,9 @@ void Owner::State::OnGet(Asker& asker, const Get& body) {
     }
     if (block.presence == Presence::kUncovered) {
       // Asked again: a piece whose header does not verify has just left.
-      block.presence =
-          WhyMissing(number, ref.hash, ref.group, index.Find(SpaceOf(number), ref.hash, ref.group));
+      block.presence = work.near ? Presence::kNeverStored
+                                 : WhyMissing(number, ref.hash, ref.group,
+                                              index.Find(SpaceOf(number), ref.hash, ref.group));
     } else if (block.presence == Presence::kRam) {
       for (const Patch& patch : sources) {
         PinHard(patch.entry);

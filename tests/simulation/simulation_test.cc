@@ -35,7 +35,8 @@ constexpr uint64_t kSettleUs = 12'000'000;
 
 struct Tally {
   uint64_t operations = 0, hits = 0, corrupt = 0, bytes = 0, crashes = 0, resets = 0, flipped = 0,
-           evicted = 0, spilled = 0, cold_reads = 0, copied = 0, copy_reads = 0, revoked = 0, parts = 0;
+           evicted = 0, spilled = 0, cold_reads = 0, copied = 0, copy_reads = 0, near_hits = 0, revoked = 0,
+           parts = 0;
 };
 
 class Cluster {
@@ -46,6 +47,8 @@ class Cluster {
       NodeRecord record;
       record.id = "n" + std::to_string(i);
       record.data_address = record.id + ":7400";
+      record.host_id = "h" + std::to_string(i);
+      record.shm_path = record.data_address;  // loopback too
       record.weight = static_cast<uint32_t>(1 + random_() % 3);
       table_.nodes.push_back(record);
     }
@@ -62,6 +65,7 @@ class Cluster {
     for (int i = 0; i < kClients; i++) {
       SimClientOptions options;
       options.name = "c" + std::to_string(i);
+      options.host_id = "h" + std::to_string(i);
       options.seeds = {"n0:7400", "n1:7400", "n2:7400"};
       options.verify = verify;
       options.replicas = static_cast<uint32_t>(1 + random_() % 2);
@@ -119,6 +123,7 @@ class Cluster {
     options.owner.ticket_stall_us = 300'000;
     options.owner.waited_keys_max = 256;
     options.owner.hot_copies_max = hot_ ? 63 : 0;
+    options.owner.near_share_percent = hot_ ? 20 : 0;
     options.owner.scrub_bytes_per_s = random_() % 2 * (1 << 20);
     options.owner.spill_below_percent = static_cast<uint32_t>(20 + random_() % 30);  // of very little
     options.owner.spill_until_percent = options.owner.spill_below_percent + 10;
@@ -196,6 +201,7 @@ class Cluster {
     tally_.cold_reads += stats.ssd.reads;
     tally_.copied += stats.hot_copied;
     tally_.copy_reads += stats.copy_reads;
+    tally_.near_hits += stats.near_hits;
     tally_.revoked += stats.hot_revoked;
     tally_.parts += stats.get_parts;
   }
@@ -266,7 +272,7 @@ class Cluster {
   std::mt19937_64 random_;
   Network network_;
   Universe universe_;
-  const bool hot_;  // blocks that are read much are copied
+  const bool hot_;  // blocks that are read much, or twice on one host, are copied
   bool healed_ = false;
   NodeTable table_;
   std::unique_ptr<testing::SimMedia> media_[kNodes];  // outlive the nodes
@@ -291,6 +297,7 @@ void Add(Tally* sum, const Tally& one) {
   sum->cold_reads += one.cold_reads;
   sum->copied += one.copied;
   sum->copy_reads += one.copy_reads;
+  sum->near_hits += one.near_hits;
   sum->revoked += one.revoked;
   sum->parts += one.parts;
 }
@@ -342,7 +349,9 @@ int Main(int argc, char** argv) {
   std::printf(
       "%llu seeds, %llu failed: %llu operations, %llu hits, %llu MiB checked, %llu found corrupt, "
       "%llu flipped bits, %llu resets, %llu crashes, %llu evictions, %llu to SSD, %llu read from it, "
-      "%llu copied as hot, %llu read there, %llu taken back, %llu replies that others followed\n",
+      "%llu copied as hot or near, %llu read there, %llu asked for near and there, %llu taken back, %llu "
+      "replies that "
+      "others followed\n",
       static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(failed),
       static_cast<unsigned long long>(sum.operations), static_cast<unsigned long long>(sum.hits),
       static_cast<unsigned long long>(sum.bytes >> 20), static_cast<unsigned long long>(sum.corrupt),
@@ -350,11 +359,12 @@ int Main(int argc, char** argv) {
       static_cast<unsigned long long>(sum.crashes), static_cast<unsigned long long>(sum.evicted),
       static_cast<unsigned long long>(sum.spilled), static_cast<unsigned long long>(sum.cold_reads),
       static_cast<unsigned long long>(sum.copied), static_cast<unsigned long long>(sum.copy_reads),
-      static_cast<unsigned long long>(sum.revoked), static_cast<unsigned long long>(sum.parts));
+      static_cast<unsigned long long>(sum.near_hits), static_cast<unsigned long long>(sum.revoked),
+      static_cast<unsigned long long>(sum.parts));
   const bool idle =
-      seeds >= 100 &&
-      (sum.hits == 0 || sum.flipped == 0 || sum.crashes == 0 || sum.evicted == 0 || sum.spilled == 0 ||
-       sum.cold_reads == 0 || sum.copied == 0 || sum.copy_reads == 0 || sum.revoked == 0 || sum.parts == 0);
+      seeds >= 100 && (sum.hits == 0 || sum.flipped == 0 || sum.crashes == 0 || sum.evicted == 0 ||
+                       sum.spilled == 0 || sum.cold_reads == 0 || sum.copied == 0 || sum.copy_reads == 0 ||
+                       sum.near_hits == 0 || sum.revoked == 0 || sum.parts == 0);
   if (idle) std::printf("nothing was tested: a fault or a hit that the run is about never happened\n");
   return failed != 0 || idle ? 1 : 0;
 }
