@@ -294,7 +294,7 @@ void Core::OnLanded(Call* call, bool more) {
       for (const GetReply::Source& source : block.sources) {
         result.created_ms = std::min(result.created_ms, source.created_ms);
       }
-      stats_.local_hits += OverShm(*call->peer) ? 1 : 0;
+      stats_.local_hits += call->link_transport_shm ? 1 : 0;
       SettleTarget(get, item, Outcome::kHit, block.presence);
     } else if (landing.whole(i)) {
       // Over shm the descriptor may have expired under a slow copy: the same copy gets a second chance.

@@ -16,7 +16,7 @@
 namespace larder::node {
 
 inline constexpr uint64_t kHotRetryUs = 5'000'000;     // after a copy that could not be put
-inline constexpr uint32_t kNearIdleMax = 20;           // renewals that find no read: five minutes
+inline constexpr uint32_t kNearIdleMax = 80;           // renewals that find no read: twenty minutes
 inline constexpr uint64_t kHotAttemptUs = 20'000'000;  // for one copy, at most
 
 // What became of a copy, or of renewing it.

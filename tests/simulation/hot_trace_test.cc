@@ -293,7 +293,7 @@ int Main(int argc, char** argv) {
         static_cast<unsigned long long>(load.wrong), load.broken.empty() ? "" : "; ", load.broken.c_str());
     std::fflush(stdout);
     well = well && load.broken.empty() && load.wrong == 0 && load.lost == 0;
-    if (kind.copies_max != 0 && kind.near_share == 0) well = well && load.max_over_mean <= 1.10;
+    if (kind.copies_max != 0) well = well && load.max_over_mean <= 1.10;
     if (kind.near_share != 0) well = well && load.own_host > own_host;
     own_host = load.own_host;
   }

@@ -219,7 +219,7 @@ TEST_F(NearRounds, ACopyIsPutAndRenewedWhileItIsRead) {
   EXPECT_EQ(asked, 41);
   EXPECT_EQ(node.owner->stats().near_copies, 1u);
   EXPECT_TRUE(node.owner->HotList(node.now_us).empty());
-  for (int i = 0; i < 40; ++i) {  // nobody reads it any more
+  for (uint32_t i = 0; i < kNearIdleMax + 10; ++i) {  // nobody reads it any more
     node.Advance(kHotRenewUs);
     Round();
   }
