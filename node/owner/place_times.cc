@@ -6,7 +6,7 @@
 namespace larder::node {
 
 namespace {
-constexpr std::string_view kTitle = "larder-places 1\n";
+constexpr std::string_view kPlacesTitle = "larder-places 1\n";
 // Of each number of copies: a byte and four for each slot.
 constexpr size_t kLevelBytes = size_t{kSlots} * 5;
 }  // namespace
@@ -97,7 +97,7 @@ void PlaceTimes::Shift(uint64_t from_s, uint64_t by_s) {
 }
 
 std::string PlaceTimes::Text() const {
-  std::string text(kTitle);
+  std::string text(kPlacesTitle);
   text.reserve(text.size() + kReplicasMax * kLevelBytes + sizeof(Digest));
   for (uint32_t replicas = 1; replicas <= kReplicasMax && followed(); ++replicas) {
     for (uint32_t slot = 0; slot < kSlots; ++slot) {
@@ -112,7 +112,7 @@ std::string PlaceTimes::Text() const {
 }
 
 std::optional<PlaceTimes> PlaceTimes::Parse(std::string_view text) {
-  if (text.substr(0, kTitle.size()) != kTitle || text.size() < kTitle.size() + sizeof(Digest)) {
+  if (text.substr(0, kPlacesTitle.size()) != kPlacesTitle || text.size() < kPlacesTitle.size() + sizeof(Digest)) {
     return std::nullopt;
   }
   const Digest digest = Sha256(AsBytes(text.substr(0, text.size() - digest.size())));
@@ -120,7 +120,7 @@ std::optional<PlaceTimes> PlaceTimes::Parse(std::string_view text) {
     return std::nullopt;
   }
   text.remove_suffix(digest.size());
-  text.remove_prefix(kTitle.size());
+  text.remove_prefix(kPlacesTitle.size());
   PlaceTimes out;
   if (text.empty()) return out;
   if (text.size() != kReplicasMax * kLevelBytes) return std::nullopt;
