@@ -7,6 +7,8 @@
 namespace larder::client {
 namespace {
 
+constexpr uint64_t kCopyLeaseUs = 60'000'000;  // no copy outlives its home by more
+
 Outcome OutcomeOf(Presence reason) {
   switch (reason) {
     case Presence::kBusy:
@@ -67,12 +69,13 @@ Peer* Core::NearPeer() {
   return nullptr;
 }
 
-// It is asked first for what is not read on this host anyway.
+// It is asked first for what is not read on this host anyway, once no copy is left of a life of the home that
+// has ended unseen: the home would not have told that one of a remove.
 Peer* Core::NearPlace(Peer* near, GetTarget* target) {
   target->away = target->near = false;
   if (near == nullptr || target->no_near || target->copy != 0 || target->repeats != 0) return nullptr;
   const Peer* home = Candidate(target->ref.hash, 0, false);
-  if (home == nullptr || OverShm(*home)) return nullptr;
+  if (home == nullptr || OverShm(*home) || now_us_ < home->known_us + kCopyLeaseUs) return nullptr;
   target->away = target->near = target->no_near = true;
   return near;
 }

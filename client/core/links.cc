@@ -209,6 +209,11 @@ void Core::Adopt(Link* link) {
   }
   peer->introduced = true;
   peer->near = link->near;
+  size_t ready = 0;
+  for (const Lane& lane : peer->lanes) {
+    for (const Link* each : lane.links) ready += each->state == Link::State::kReady ? 1 : 0;
+  }
+  if (ready == 1) peer->known_us = now_us_;
   if (peer->was_up && peer->down) ++stats_.reconnects;
   peer->down = false;
   peer->was_up = true;
@@ -301,6 +306,7 @@ void Core::OnClosed(LinkId id, const transport::Error& why, uint64_t now_us) {
     if (greeted && !peer->down) peer->last_error = text;
     peer->late = false;
     ForgetHot(peer);
+    peer->known_us = now_us_;
     MarkDirty(peer);
   }
   auto calls = std::move(link->calls);

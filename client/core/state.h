@@ -115,8 +115,9 @@ struct Peer {
   bool late = false;  // left a get without a sign of work: other copies are asked first, until it answers
   Presence down_reason = Presence::kUnreachable;
   bool was_up = false;
-  bool dirty = false;   // to be pumped before the core returns
-  bool hungry = false;  // stopped by the budget of all peers
+  uint64_t known_us = 0;  // since when it has been connected without a break
+  bool dirty = false;     // to be pumped before the core returns
+  bool hungry = false;    // stopped by the budget of all peers
   uint64_t retry_us = 0;
   uint64_t backoff_us = 0;
   std::string last_error;

@@ -401,6 +401,13 @@ TEST(Process, WhatAHostReadsTwiceItReadsFromItsOwnNode) {
   read_all();
   EXPECT_TRUE(Eventually([&] { return far.Metric("larder_near_copies") == pieces; }));
   EXPECT_EQ(near.Metric("larder_leased_pieces"), pieces);
+  EXPECT_EQ(near.Metric("larder_near_asked_total"), 0);  // the home's last life may have left copies
+  const auto asks_near = [&] {
+    std::this_thread::sleep_for(std::chrono::seconds(4));  // read more often, blocks would be hot
+    read_all();
+    return near.Metric("larder_near_hits_total") >= pieces;
+  };
+  EXPECT_TRUE(Eventually(asks_near) || Eventually(asks_near));
   const double far_before = far.Metric("larder_get_hits_total");
   const double near_before = near.Metric("larder_near_hits_total");
   read_all();

@@ -35,8 +35,7 @@ constexpr uint64_t kSettleUs = 12'000'000;
 
 struct Tally {
   uint64_t operations = 0, hits = 0, corrupt = 0, bytes = 0, crashes = 0, resets = 0, flipped = 0,
-           evicted = 0, spilled = 0, cold_reads = 0, copied = 0, copy_reads = 0, near_hits = 0, revoked = 0,
-           parts = 0;
+           evicted = 0, spilled = 0, cold_reads = 0, copied = 0, copy_reads = 0, revoked = 0, parts = 0;
 };
 
 class Cluster {
@@ -201,7 +200,6 @@ class Cluster {
     tally_.cold_reads += stats.ssd.reads;
     tally_.copied += stats.hot_copied;
     tally_.copy_reads += stats.copy_reads;
-    tally_.near_hits += stats.near_hits;
     tally_.revoked += stats.hot_revoked;
     tally_.parts += stats.get_parts;
   }
@@ -297,7 +295,6 @@ void Add(Tally* sum, const Tally& one) {
   sum->cold_reads += one.cold_reads;
   sum->copied += one.copied;
   sum->copy_reads += one.copy_reads;
-  sum->near_hits += one.near_hits;
   sum->revoked += one.revoked;
   sum->parts += one.parts;
 }
@@ -349,7 +346,7 @@ int Main(int argc, char** argv) {
   std::printf(
       "%llu seeds, %llu failed: %llu operations, %llu hits, %llu MiB checked, %llu found corrupt, "
       "%llu flipped bits, %llu resets, %llu crashes, %llu evictions, %llu to SSD, %llu read from it, "
-      "%llu copied as hot or near, %llu read there, %llu asked for near and there, %llu taken back, %llu "
+      "%llu copied as hot or near, %llu read there, %llu taken back, %llu "
       "replies that "
       "others followed\n",
       static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(failed),
@@ -359,12 +356,11 @@ int Main(int argc, char** argv) {
       static_cast<unsigned long long>(sum.crashes), static_cast<unsigned long long>(sum.evicted),
       static_cast<unsigned long long>(sum.spilled), static_cast<unsigned long long>(sum.cold_reads),
       static_cast<unsigned long long>(sum.copied), static_cast<unsigned long long>(sum.copy_reads),
-      static_cast<unsigned long long>(sum.near_hits), static_cast<unsigned long long>(sum.revoked),
-      static_cast<unsigned long long>(sum.parts));
+      static_cast<unsigned long long>(sum.revoked), static_cast<unsigned long long>(sum.parts));
   const bool idle =
-      seeds >= 100 && (sum.hits == 0 || sum.flipped == 0 || sum.crashes == 0 || sum.evicted == 0 ||
-                       sum.spilled == 0 || sum.cold_reads == 0 || sum.copied == 0 || sum.copy_reads == 0 ||
-                       sum.near_hits == 0 || sum.revoked == 0 || sum.parts == 0);
+      seeds >= 100 &&
+      (sum.hits == 0 || sum.flipped == 0 || sum.crashes == 0 || sum.evicted == 0 || sum.spilled == 0 ||
+       sum.cold_reads == 0 || sum.copied == 0 || sum.copy_reads == 0 || sum.revoked == 0 || sum.parts == 0);
   if (idle) std::printf("nothing was tested: a fault or a hit that the run is about never happened\n");
   return failed != 0 || idle ? 1 : 0;
 }
