@@ -192,6 +192,7 @@ struct ClientStats {
   uint64_t gets = 0, hits = 0, misses = 0, corrupt = 0, refused = 0, timed_out = 0, bytes_pulled = 0;
   uint64_t puts = 0, stored = 0, exists = 0, differs = 0, not_stored = 0, bytes_put = 0;
   uint64_t matches = 0, waits = 0, prefetches = 0, reconnects = 0, peers_down = 0, reports = 0;
+  uint64_t local_hits = 0;  // of the hits, those from a node on this host
   uint64_t bytes_in_flight = 0, bytes_in_flight_peak = 0, operations = 0;
   uint64_t miss_by_reason[256] = {};
 };

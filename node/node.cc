@@ -179,6 +179,7 @@ Status Node::Impl::Start() {
   shared->owner = this;
   shared->node_id = record.id;
   shared->incarnation = record.incarnation;
+  if (options.owner.near_share_percent != 0) shared->features |= kFeatureNear;
   shared->credentials = options.credentials;
   shared->requests_max = options.requests_per_connection_max;
   shared->waits_max = options.owner.waits_per_session_max;

@@ -182,7 +182,7 @@ void ClientSession::OnHello(const Envelope& envelope, ByteView record) {
   shared_->owner->Post(id_, std::move(opened));
   HelloReply reply;
   reply.version = version;
-  reply.features = kFeatureLeases;
+  reply.features = shared_->features;
   reply.node_id = shared_->node_id;
   reply.incarnation = shared_->incarnation;
   reply.requests_max = shared_->requests_max;

@@ -47,6 +47,7 @@ struct SessionShared {
   OwnerPort* owner = nullptr;  // outlives the sessions
   std::string node_id;
   uint64_t incarnation = 0;
+  uint64_t features = kFeatureLeases;   // of HelloReply
   std::vector<Credential> credentials;  // empty: everybody may come, as anonymous
   uint32_t requests_max = 256;          // unanswered ones of a session, waits apart
   uint32_t waits_max = 1024;            // unanswered ones of a session

@@ -110,6 +110,8 @@ inline constexpr uint64_t kFeatureHandsOver = 2;
 // Of HelloReply: a node that takes copies by lease (Lease, and Reserve with one). Others would keep them for
 // good.
 inline constexpr uint64_t kFeatureLeases = 8;
+// Of HelloReply: a node that keeps near copies, and gives them: it takes Get with `near`.
+inline constexpr uint64_t kFeatureNear = 16;
 // Of Hello: a client that takes a get's answer in several replies.
 inline constexpr uint64_t kFeatureParts = 4;
 
@@ -184,6 +186,10 @@ struct Get {
   uint32_t number = 0;
   uint64_t pin_handle = 0;  // informative
   std::vector<BlockRef> blocks;
+  // To the node on the client's own host: other nodes' blocks, should it have copies of them. Only what is in
+  // memory there is a hit, and a miss says nothing about the block.
+  bool asks_near = false;
+  std::string near;  // to a home: which node that is; <= kNodeIdBytesMax. Both only sent when set
   bool operator==(const Get&) const = default;
 };
 // One segment a source piece, in the order of `blocks` and within a block of its sources.

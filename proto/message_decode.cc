@@ -162,6 +162,10 @@ Status Decode(ByteView record, Get* body) {
   body->number = in.U32();
   body->pin_handle = in.U64();
   DecodeBlocks(&in, &body->blocks);
+  if (in.More()) {
+    body->asks_near = in.Flag();
+    body->near = in.Text(kNodeIdBytesMax, "the near node's id is longer than 128 bytes");
+  }
   return in.Finish();
 }
 

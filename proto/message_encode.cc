@@ -146,6 +146,10 @@ Bytes Encode(const Envelope& envelope, const Get& body) {
   out.U32(body.number);
   out.U64(body.pin_handle);
   out.Blocks(body.blocks);
+  if (body.asks_near || !body.near.empty()) {
+    out.U8(body.asks_near ? 1 : 0);
+    out.Text(body.near);
+  }
   return out.Finish();
 }
 

@@ -141,6 +141,7 @@ class Core {
   bool Usable(Peer* peer);
   void Probe(Peer* peer);
   bool NeedsIntroduction(const Peer& peer) const;
+  bool OverShm(const Peer& peer) const;
   Endpoint EndpointOf(const Peer& peer) const;
   void EnsureLinks(Peer* peer, size_t lane);
   void MarkDown(Peer* peer, const std::string& why, Presence reason = Presence::kUnreachable);
@@ -173,6 +174,8 @@ class Core {
   // get.cc
   void RouteTargets(GetOperation* operation, std::vector<uint32_t> items);
   bool SendGetChunk(Peer* peer, Link* link, Share* share);
+  Peer* NearPeer();
+  Peer* NearPlace(Peer* near, GetTarget* target);
   Peer* HotPlace(const GetOperation& get, GetTarget* target);
   void NoteHot(const GetOperation& get, const Call& call);
   void ForgetHot(const Peer* home);

@@ -7,6 +7,8 @@
 namespace larder::client {
 namespace {
 
+constexpr uint64_t kCopyLeaseUs = 60'000'000;  // no copy outlives its home by more
+
 Outcome OutcomeOf(Presence reason) {
   switch (reason) {
     case Presence::kBusy:
@@ -25,13 +27,15 @@ Outcome OutcomeOf(Presence reason) {
 void Core::RouteTargets(GetOperation* get, std::vector<uint32_t> items) {
   std::vector<std::pair<Peer*, Share>> shares;
   const uint64_t most_bytes = ItemBytesMax(get->priority);
+  Peer* const near = NearPeer();
   for (const uint32_t item : items) {
     GetTarget& target = get->targets[item];
     if (target.bytes > most_bytes) {
       SettleTarget(get, item, Outcome::kRefused, Presence::kBusy);
       continue;
     }
-    Peer* peer = HotPlace(*get, &target);
+    Peer* peer = NearPlace(near, &target);
+    if (peer == nullptr) peer = HotPlace(*get, &target);
     if (peer == nullptr) peer = Candidate(target.ref.hash, target.copy, false);
     while (peer != nullptr && (!Usable(peer) || (peer->late && NeedNotWait(target)))) {
       if (!target.answered) get->results[item].reason = peer->late ? Presence::kTimedOut : peer->down_reason;
@@ -44,19 +48,41 @@ void Core::RouteTargets(GetOperation* get, std::vector<uint32_t> items) {
                    target.corrupt ? Presence::kCorrupt : reason);
       continue;
     }
-    auto share =
-        std::find_if(shares.begin(), shares.end(), [&](const auto& entry) { return entry.first == peer; });
-    if (share == shares.end()) share = shares.insert(shares.end(), {peer, Share{}});
+    auto share = std::find_if(shares.begin(), shares.end(), [&](const auto& entry) {
+      return entry.first == peer && entry.second.near == target.near;
+    });
+    if (share == shares.end()) {
+      share = shares.insert(shares.end(), {peer, Share{}});
+      share->second.near = target.near;
+    }
     share->second.items.push_back(item);
     share->second.chunk_bytes += target.bytes;
   }
   for (auto& [peer, share] : shares) QueueShare(get, peer, std::move(share));
 }
 
+// The node on this host that keeps near copies; nullptr: there is none that answers.
+Peer* Core::NearPeer() {
+  for (Peer* peer : peer_of_node_) {
+    if (peer->near && OverShm(*peer) && !peer->late && Usable(peer)) return peer;
+  }
+  return nullptr;
+}
+
+// It is asked first for what is not read on this host anyway, once no copy is left of a life of the home that
+// has ended unseen: the home would not have told that one of a remove.
+Peer* Core::NearPlace(Peer* near, GetTarget* target) {
+  target->away = target->near = false;
+  if (near == nullptr || target->no_near || target->copy != 0 || target->repeats != 0) return nullptr;
+  const Peer* home = Candidate(target->ref.hash, 0, false);
+  if (home == nullptr || OverShm(*home) || now_us_ < home->known_us + kCopyLeaseUs) return nullptr;
+  target->away = target->near = target->no_near = true;
+  return near;
+}
+
 // Whose turn it is of the nodes that have the block because it is read much; nullptr: its home's, or there
 // are none.
 Peer* Core::HotPlace(const GetOperation& get, GetTarget* target) {
-  target->away = false;
   if (hot_.empty() || target->at_home || target->copy != 0 || target->repeats != 0) return nullptr;
   const HotHints::Key key{get.name_space, target->ref.group, target->ref.hash};
   const Peer* home = Candidate(target->ref.hash, 0, false);
@@ -129,6 +155,10 @@ bool Core::SendGetChunk(Peer* peer, Link* link, Share* share) {
   call->held_bytes = bytes;
   Hold(peer, bytes);
   message.number = link->namespaces[get->name_space].number;
+  message.asks_near = share->near;
+  if (peer->near && !OverShm(*peer)) {
+    if (const Peer* near = NearPeer()) message.near = near->record.id;
+  }
   Call* sent = Launch(link, std::move(call));
   Transmit(link, Encode(EnvelopeFor(*sent), message), nullptr);
   return true;
@@ -220,7 +250,7 @@ void Core::RefuseReply(Call* call, Link* link) {
     const bool single = call->items.size() == 1;
     if (!call->nonsense && !single && !target.alone) {
       target.alone = true;
-      target.at_home |= target.away;
+      target.at_home |= target.away && !target.near;
       again.push_back(item);
       continue;
     }
@@ -267,6 +297,7 @@ void Core::OnLanded(Call* call, bool more) {
       for (const GetReply::Source& source : block.sources) {
         result.created_ms = std::min(result.created_ms, source.created_ms);
       }
+      stats_.local_hits += call->link_transport_shm ? 1 : 0;
       SettleTarget(get, item, Outcome::kHit, block.presence);
     } else if (landing.whole(i)) {
       // Over shm the descriptor may have expired under a slow copy: the same copy gets a second chance.
@@ -291,8 +322,9 @@ void Core::NextCopy(GetOperation* get, uint32_t item, Presence reason, bool answ
   if (target.settled) return;
   // Who has it for a while only says nothing about the block by having it no longer.
   const bool away = std::exchange(target.away, false);
-  target.at_home |= away;
-  if (away && answered) hot_.Forget({get->name_space, target.ref.group, target.ref.hash});
+  const bool near = std::exchange(target.near, false);
+  target.at_home |= away && !near;
+  if (away && !near && answered) hot_.Forget({get->name_space, target.ref.group, target.ref.hash});
   if (!away && (answered || !target.answered)) get->results[item].reason = reason;
   target.answered |= answered && !away;
   if (get->ending) {

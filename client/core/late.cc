@@ -23,7 +23,7 @@ bool Core::NeedNotWait(const GetTarget& target) {
 }
 
 void Core::ArmLate(GetOperation* get, uint64_t at_us) {
-  const bool copies = options_.client.replicas > 1 || !hot_.empty();
+  const bool copies = options_.client.replicas > 1 || !hot_.empty() || NearPeer() != nullptr;
   if (!copies || at_us >= get->deadline_us) return;
   get->late_us = at_us;
   timers_.insert({at_us, TimerKind::kLate, get->id});

@@ -154,6 +154,7 @@ void Core::OnHello(Link* link, const Envelope& envelope, ByteView record) {
   for (const NodeRecord& node : table->nodes) {
     if (node.id == reply.node_id) link->introduction = node;
   }
+  link->near = (reply.features & kFeatureNear) != 0;
   OfferTable(std::move(table.value()));
   Adopt(link);
 }
@@ -207,6 +208,12 @@ void Core::Adopt(Link* link) {
     link->introduction.reset();
   }
   peer->introduced = true;
+  peer->near = link->near;
+  size_t ready = 0;
+  for (const Lane& lane : peer->lanes) {
+    for (const Link* each : lane.links) ready += each->state == Link::State::kReady ? 1 : 0;
+  }
+  if (ready == 1) peer->known_us = now_us_;
   if (peer->was_up && peer->down) ++stats_.reconnects;
   peer->down = false;
   peer->was_up = true;
@@ -299,6 +306,7 @@ void Core::OnClosed(LinkId id, const transport::Error& why, uint64_t now_us) {
     if (greeted && !peer->down) peer->last_error = text;
     peer->late = false;
     ForgetHot(peer);
+    peer->known_us = now_us_;
     MarkDirty(peer);
   }
   auto calls = std::move(link->calls);

@@ -70,7 +70,9 @@ struct GetTarget {
   uint8_t copy = 0;      // of its order, that is asked now
   uint8_t repeats = 0;   // times the same copy was asked again
   bool alone = false;    // in a request of its own: its size did not fit
-  bool away = false;     // asked of a node that has it because it is read much
+  bool away = false;     // asked of a node that has it because it is read much, or that may have a near copy
+  bool near = false;     // the latter
+  bool no_near = false;  // that one has been asked
   bool at_home = false;  // one of those did not have it: its own places are asked
   bool settled = false;
   bool corrupt = false;   // a copy failed verification

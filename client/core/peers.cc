@@ -99,14 +99,19 @@ bool Core::NeedsIntroduction(const Peer& peer) const {
   return options_.client.transport != "tcp" && !peer.introduced && peer.record.host_id.empty();
 }
 
+// On this host, beside nodes that are not.
+bool Core::OverShm(const Peer& peer) const {
+  const bool same_host = !options_.host_id.empty() && peer.record.host_id == options_.host_id;
+  return options_.client.transport == "auto" && same_host && !peer.record.shm_path.empty() && !peer.avoid_shm;
+}
+
 // An empty address: the transport that was asked for does not lead there.
 Endpoint Core::EndpointOf(const Peer& peer) const {
   const std::string& wanted = options_.client.transport;
   if (wanted == "shm") return {"shm", peer.record.shm_path};
   if (wanted == "ucx") return {"ucx", peer.record.ucx_address};
   if (wanted == "auto") {
-    const bool same_host = !options_.host_id.empty() && peer.record.host_id == options_.host_id;
-    if (same_host && !peer.record.shm_path.empty() && !peer.avoid_shm) return {"shm", peer.record.shm_path};
+    if (OverShm(peer)) return {"shm", peer.record.shm_path};
     if (options_.ucx && !peer.record.ucx_address.empty() && !peer.avoid_ucx)
       return {"ucx", peer.record.ucx_address};
   }

@@ -52,6 +52,7 @@ struct Share {
   std::vector<uint32_t> items;
   size_t next = 0;
   uint64_t chunk_bytes = 0;
+  bool near = false;  // asks for near copies
 };
 
 // A one-way message that waits for a link.
@@ -85,6 +86,7 @@ struct Link {
   uint64_t window_bytes = 0;
   std::vector<NamespaceOnLink> namespaces;
   std::string node_id;                     // as it said in Hello
+  bool near = false;                       // keeps near copies
   std::optional<NodeRecord> introduction;  // its own record in its own table
   // Signs of life: looked at while answers are due, never when idle.
   uint64_t received = 0;
@@ -109,11 +111,13 @@ struct Peer {
   bool avoid_shm = false;   // could not be reached that way since it was introduced last
   bool avoid_ucx = false;
   bool down = false;  // left alone until retry_us, then probed
+  bool near = false;  // keeps near copies and gives them, as it said when it greeted last
   bool late = false;  // left a get without a sign of work: other copies are asked first, until it answers
   Presence down_reason = Presence::kUnreachable;
   bool was_up = false;
-  bool dirty = false;   // to be pumped before the core returns
-  bool hungry = false;  // stopped by the budget of all peers
+  uint64_t known_us = 0;  // since when it has been connected without a break
+  bool dirty = false;     // to be pumped before the core returns
+  bool hungry = false;    // stopped by the budget of all peers
   uint64_t retry_us = 0;
   uint64_t backoff_us = 0;
   std::string last_error;

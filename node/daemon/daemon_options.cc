@@ -26,6 +26,7 @@ NodeOptions NodeOptionsOf(const LoadedConfig& loaded, const std::string& shm_pat
   out.owner.scrub_bytes_per_s = config.scrub_rate;
   out.owner.hot_copies_max = count(config.hot_copies);
   out.owner.hot_share_percent = count(config.hot_share);
+  out.owner.near_share_percent = count(config.near_share);
   out.owner.spill_below_percent = count(config.spill_below);
   out.owner.spill_until_percent = count(config.spill_below) + 2;
   out.ssd.directories = config.ssd;

@@ -181,7 +181,7 @@ struct Daemon {
       const RepairOptions how{.bytes_per_second = config.repair_rate, .credentials = loaded.credentials};
       repair = std::make_unique<Repair>(node.get(), how);
     }
-    if (config.hot_copies != 0) {
+    if (config.hot_copies != 0 || config.near_share != 0) {
       hot_copies =
           std::make_unique<HotCopies>(node.get(), HotCopiesOptions{config.hot_rate, loaded.credentials});
     }

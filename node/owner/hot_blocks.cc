@@ -84,10 +84,32 @@ HotBlocks::Copied* HotBlocks::Find(const BlockName& name) {
 
 HotBlocks::Copied* HotBlocks::Make(const BlockName& name, uint64_t key) {
   if (Copied* known = Find(name)) return known;
-  if (copied_.size() >= kCopiedMax) return nullptr;
+  if (copied_.size() >= copied_max()) return nullptr;
   Copied& made = copied_[name];
   made.key = key;
   return &made;
+}
+
+void HotBlocks::NearRead(const BlockName& name, uint64_t key, const std::string& node, uint64_t now_us) {
+  const uint64_t pair = key ^ std::hash<std::string>{}(node);
+  if (near_seen_.UsesOf(pair) == 0) return near_seen_.Remember(pair, false, now_us);
+  Copied* copied = Find(name);
+  if (copied == nullptr) {
+    if (copied_.size() >= kNearMax) return;
+    copied = Make(name, key);
+  }
+  for (HotHolder& known : copied->holders) {
+    if (known.node != node) continue;
+    const bool again = !known.near && known.position >= copied->places;
+    if (!again) return;
+    known.near = true;
+    known.made = false;
+    known.idle = 0;
+    known.next_us = now_us;
+    return;
+  }
+  if (copied->holders.size() >= kNearHoldersMax) return;
+  copied->holders.push_back({.node = node, .next_us = now_us + kNearWaitUs, .near = true});
 }
 
 void HotBlocks::Forget(uint64_t now_us) {
@@ -106,7 +128,8 @@ uint64_t HotBlocks::MaskOf(const BlockName& name, uint64_t now_us) const {
   if (found == copied_.end()) return 0;
   uint64_t mask = 0;
   for (const HotHolder& holder : found->second.holders) {
-    const bool reads = holder.made && holder.position < found->second.places && now_us < holder.end_us;
+    const bool reads =
+        holder.made && !holder.near && holder.position < found->second.places && now_us < holder.end_us;
     if (reads) mask |= uint64_t{1} << holder.position;
   }
   return mask == 0 ? 0 : mask | 1;
@@ -123,10 +146,11 @@ std::vector<HotHolder> HotBlocks::Take(const BlockName& name, uint64_t now_us) {
   return holders;
 }
 
-size_t HotBlocks::copies(uint64_t now_us) const {
+size_t HotBlocks::copies(uint64_t now_us, bool near) const {
   size_t count = 0;
   for (const auto& [name, copied] : copied_) {
-    for (const HotHolder& holder : copied.holders) count += holder.made && now_us < holder.end_us ? 1 : 0;
+    for (const HotHolder& holder : copied.holders)
+      count += holder.made && holder.near == near && now_us < holder.end_us ? 1 : 0;
   }
   return count;
 }

@@ -5,6 +5,8 @@
 // Reads are counted in a table of fixed size that forgets the seldom read ones first, and halves once a
 // minute; so does the count of all that this node serves, copies of others' blocks included, which is what a
 // share is of.
+//
+// Near copies are held by the same leases: of a block that one host has read twice, on the node of that host.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "node/eviction/seen_memory.h"
 #include "node/owner/block_name.h"
 #include "proto/message.h"
 
@@ -29,7 +32,13 @@ struct HotHolder {
   uint64_t end_us = 0;   // of its lease, at the latest
   uint64_t next_us = 0;  // when it is renewed, or tried again
   bool made = false;     // it is there
+  bool near = false;     // for its own host's readers alone: others are not told of it
+  uint32_t idle = 0;     // a near one: renewals in a row since when nobody had read it
 };
+// A near copy that has been asked for and not been begun (end_us is 0), or whose renewal is due.
+inline bool NearDue(const HotHolder& holder, uint64_t now_us) {
+  return holder.near && (holder.end_us == 0 || holder.next_us <= now_us);
+}
 
 // Copies that have to go: told to each holder, or waited for until their leases have ended.
 struct HotRevoke {
@@ -46,6 +55,9 @@ class HotBlocks {
   static constexpr uint32_t kReadsMin = 32;     // in about a minute; fewer are nobody's burden
   static constexpr size_t kCountersMax = 4096;  // 16 bytes each
   static constexpr size_t kCopiedMax = 256;     // blocks
+  static constexpr size_t kNearMax = 4096;      // blocks with near copies, beside those
+  static constexpr size_t kNearHoldersMax = 64;
+  static constexpr uint64_t kNearWaitUs = 20'000'000;  // until a wish that nobody came to is forgotten
 
   struct Copied {
     uint64_t key = 0;
@@ -58,14 +70,16 @@ class HotBlocks {
     uint32_t reads = 0;
   };
 
-  // `copies_max` 0: off.
-  HotBlocks(uint32_t copies_max, uint32_t share_percent, uint64_t seed)
+  // `copies_max` 0: none but near ones; without those either it is off.
+  HotBlocks(uint32_t copies_max, uint32_t share_percent, uint64_t seed, bool near = false)
       : copies_max_(copies_max),
         share_percent_(share_percent),
-        counters_(copies_max != 0 ? kCountersMax : 0),
+        near_(near),
+        counters_(copies_max != 0 || near ? kCountersMax : 0),
         copied_(16, BlockNameHash{seed}) {}
 
-  bool on() const { return copies_max_ != 0; }
+  bool on() const { return !counters_.empty(); }
+  bool near() const { return near_; }
   // The next four only when on. One read that this node served of a block of its own.
   void Read(uint64_t key, uint32_t entry, uint64_t now_us);
   // One that it served of a copy.
@@ -82,6 +96,9 @@ class HotBlocks {
   Copied* Find(const BlockName& name);
   // nullptr: as many blocks as may be are copied already.
   Copied* Make(const BlockName& name, uint64_t key);
+  // A reader on the host of `node`, which had no copy; the second one that is remembered makes it have one.
+  void NearRead(const BlockName& name, uint64_t key, const std::string& node, uint64_t now_us);
+  size_t copied_max() const { return kCopiedMax + (near_ ? kNearMax : 0); }
   // Forgets holders whose leases have ended, and blocks without any that ought to have none.
   void Forget(uint64_t now_us);
   // Bits of the places that have it now, bit 0 for this node; 0: only this node does.
@@ -89,7 +106,7 @@ class HotBlocks {
   // Takes the block's holders away for a revoke: those whose leases have not ended.
   std::vector<HotHolder> Take(const BlockName& name, uint64_t now_us);
   const std::unordered_map<BlockName, Copied, BlockNameHash>& copied() const { return copied_; }
-  size_t copies(uint64_t now_us) const;
+  size_t copies(uint64_t now_us, bool near = false) const;
 
  private:
   struct Counter {
@@ -105,6 +122,8 @@ class HotBlocks {
   const Counter* CounterOf(uint64_t key) const;
 
   const uint32_t copies_max_, share_percent_;
+  const bool near_;
+  SeenMemory near_seen_;           // of a block and a host
   std::vector<Counter> counters_;  // sets of kWays; none: off
   uint64_t served_ = 0;
   uint64_t halved_us_ = 0;

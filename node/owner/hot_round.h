@@ -16,6 +16,7 @@
 namespace larder::node {
 
 inline constexpr uint64_t kHotRetryUs = 5'000'000;     // after a copy that could not be put
+inline constexpr uint32_t kNearIdleMax = 80;           // renewals that find no read: twenty minutes
 inline constexpr uint64_t kHotAttemptUs = 20'000'000;  // for one copy, at most
 
 // What became of a copy, or of renewing it.
@@ -52,11 +53,24 @@ class HotRound {
       if (place.state != NodeState::kActive) continue;
       const auto known = std::ranges::find(block.holders, place.id, &HotHolder::node);
       if (known != block.holders.end() && courier_->NowUs() < known->next_us) continue;
-      Copy(block, position, place);
+      Copy(block, place, {.position = position, .node = place.id});
+    }
+    for (const HotHolder& holder : block.holders) {
+      if (!NearDue(holder, courier_->NowUs())) continue;
+      const auto at = std::ranges::find(order, holder.node, [&](uint16_t i) { return table_->nodes[i].id; });
+      const auto position = static_cast<uint32_t>(at - order.begin());
+      const auto place = std::ranges::find(table_->nodes, holder.node, &NodeRecord::id);
+      const bool served = position < std::max<size_t>(places, block.replicas) || place == table_->nodes.end();
+      if (served || place->state != NodeState::kActive) continue;
+      if (!courier_->Goes()) return;
+      HotHolder next = holder;
+      next.position = position;
+      Copy(block, *place, next);
     }
   }
 
-  void Copy(const HotBlock& block, uint32_t position, const NodeRecord& place) {
+  // `holder`: what is known of it. A near copy that has left its node stays away until it is asked for again.
+  void Copy(const HotBlock& block, const NodeRecord& place, HotHolder holder) {
     std::vector<OutgoingPage> pages = TakeOut(block.pieces);
     HotParts parts;
     size_t taken = 0;
@@ -69,16 +83,17 @@ class HotRound {
     }
     const bool carried =
         std::ranges::all_of(parts, [&](const auto& part) { return courier_->Carries(part.first); });
-    HotHolder holder{position, place.id, {}, 0, 0, false};
+    const bool renewed = holder.near && holder.made;
+    holder.made = false;
     holder.end_us = courier_->NowUs() + kHotAttemptUs + block.lease_us;
     if (taken != 0) holder.writer = parts.begin()->first;
     if (taken == block.pieces.size() && carried && node_->BeginCopy(block.name, holder)) {
       // The first of the order hold it anyway where a tenant has several copies.
-      const bool own_counts = position < block.replicas;
+      const bool own_counts = holder.position < block.replicas;
       CopyAnswer whole{true, UINT64_MAX, 0, 0};
       for (const auto& [writer, pieces] : parts) {
         const CopyAnswer answer =
-            courier_->Copy(place, writer, block.name_space, pieces, block.lease_us, own_counts);
+            courier_->Copy(place, writer, block.name_space, pieces, block.lease_us, own_counts || renewed);
         whole.made = whole.made && answer.made;
         whole.end_us = std::min(whole.end_us, answer.end_us);
         whole.reads += answer.reads;
@@ -87,6 +102,8 @@ class HotRound {
       const uint64_t now_us = courier_->NowUs();
       holder.made = whole.made;
       if (whole.made) holder.end_us = whole.end_us;
+      holder.idle = whole.reads == 0 ? holder.idle + 1 : 0;
+      holder.near = holder.near && whole.made && holder.idle < kNearIdleMax;
       holder.next_us = now_us + (whole.made ? std::min(kHotRenewUs, block.lease_us / 4) : kHotRetryUs);
       node_->EndCopy(block.name, holder, whole.reads, whole.put_bytes);
     }

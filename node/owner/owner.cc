@@ -20,7 +20,7 @@ Owner::State::State(const OwnerOptions& given, SlabSource* slabs, Outbox* outbox
       waits(given.seed),
       family(MakePolicyFamily(given.eviction_policy)),
       writing(16, BlockNameHash{given.seed}),
-      hot(given.hot_copies_max, given.hot_share_percent, given.seed),
+      hot(given.hot_copies_max, given.hot_share_percent, given.seed, given.near_share_percent != 0),
       homecoming(given.seed),
       admission(given.admit_twice),
       reading(16, BlockNameHash{given.seed}) {

@@ -154,6 +154,8 @@ struct OwnerOptions {
   uint64_t scrub_bytes_per_s = 0;  // of memory, and as many of SSD, that are verified in the background
   uint32_t hot_copies_max = 0;     // of a block that is read more than its share; 0: none, nothing is counted
   uint32_t hot_share_percent = 10;  // of what this node serves
+  uint32_t near_share_percent =
+      0;  // of the memory, for copies by lease; 0: no near copies, here nor elsewhere
   bool allow_weak_hash = false;
   std::vector<TenantLimits> tenants;
 };
@@ -329,6 +331,8 @@ struct OwnerStats {
   // Copies of this node's hot blocks elsewhere; and of others' here.
   uint64_t hot_copied = 0, hot_copied_bytes = 0, hot_revoked = 0, copy_reads = 0, leases_ended = 0;
   uint64_t hot_blocks = 0, hot_copies = 0, leased_pieces = 0, revokes_open = 0;  // gauges
+  uint64_t near_asked = 0, near_hits = 0;      // blocks of others that readers on this host asked for here
+  uint64_t near_copies = 0, leased_bytes = 0;  // gauges; of this node's blocks elsewhere, of others' here
   bool bypass = false;
   bool has_ssd = false;
   ssd::TierStats ssd;

@@ -234,7 +234,9 @@ OwnerStats Owner::State::Stats() const {
   out.asides = asides.size();
   out.hot_blocks = hot.copied().size();
   out.hot_copies = hot.copies(now_us);
+  out.near_copies = hot.copies(now_us, true);
   out.leased_pieces = leased.size();
+  out.leased_bytes = leased_bytes;
   out.revokes_open = revokes.size();
   out.bypass = rules.bypass;
   out.has_ssd = ssd != nullptr;

@@ -45,17 +45,20 @@ void Owner::State::OnGet(Asker& asker, const Get& body) {
   for (const BlockRef& ref : body.blocks) {
     if (!CheckRectangle(asker, *record, ref.rectangle)) return;
   }
-  if (MayAsk(asker)) {
+  if (MayAsk(asker) && !body.asks_near) {
     std::vector<BlockRef> wanted;
     for (const BlockRef& ref : body.blocks) NoteMissing(number, ref, &wanted);
     if (!wanted.empty() && SetAside(asker, number, wanted, Get(body))) return;
   }
-  if (asker.move_bytes == 0) {
+  if (body.asks_near) {
+    counts.near_asked += body.blocks.size();
+  } else if (asker.move_bytes == 0) {
     ++counts.gets;
     counts.get_blocks += body.blocks.size();
   }
   GetWork work;
   work.number = number;
+  work.near = body.asks_near;
   work.move_bytes = asker.move_bytes;
   work.reader = asker.session->writer;
   work.reply.blocks.reserve(body.blocks.size());
@@ -72,25 +75,29 @@ void Owner::State::OnGet(Asker& asker, const Get& body) {
     if (CoverOf(first, ref.rectangle, &sources)) {
       if (asker.move_bytes != 0) WholePieces(&sources);
       // What is here by lease is its home's to give.
-      const bool lent = asker.move_bytes != 0 && std::ranges::any_of(sources, [&](const Patch& s) {
-                          return index[s.entry].leased != 0;
-                        });
-      if (!lent) block.presence = AddPatches(sources, &work, &block);
-    } else if (ssd != nullptr && CoverBoth(number, ref.hash, ref.group, first, ref.rectangle, &sources)) {
+      // And what is here as this node's own may be from when it was home to it: removes went elsewhere since.
+      const auto lent = [&](const Patch& source) { return index[source.entry].leased != 0; };
+      const bool gives = work.near               ? std::ranges::all_of(sources, lent)
+                         : asker.move_bytes != 0 ? std::ranges::none_of(sources, lent)
+                                                 : true;
+      if (gives) block.presence = AddPatches(sources, &work, &block);
+    } else if (ssd != nullptr && !work.near &&
+               CoverBoth(number, ref.hash, ref.group, first, ref.rectangle, &sources)) {
       // Some of it lies on SSD: all of it waits, and what was pinned here is pinned again there.
       for (const uint32_t entry : work.sending.entries) UnpinHard(entry);
       return OnColdGet(asker, number, body.blocks, false);
     }
     if (block.presence == Presence::kUncovered) {
       // Asked again: a piece whose header does not verify has just left.
-      block.presence =
-          WhyMissing(number, ref.hash, ref.group, index.Find(SpaceOf(number), ref.hash, ref.group));
+      block.presence = work.near ? Presence::kNeverStored
+                                 : WhyMissing(number, ref.hash, ref.group,
+                                              index.Find(SpaceOf(number), ref.hash, ref.group));
     } else if (block.presence == Presence::kRam) {
       for (const Patch& patch : sources) {
         PinHard(patch.entry);
         work.sending.entries.push_back(patch.entry);
       }
-      if (hot.on() && asker.move_bytes == 0) CountRead(number, ref, sources, &work);
+      if (hot.on() && asker.move_bytes == 0) CountRead(number, ref, sources, body, &work);
     }
   }
   SendGet(asker, std::move(work));
@@ -102,7 +109,9 @@ void Owner::State::SendGet(const Asker& asker, GetWork&& work, bool more) {
   for (const GetReply::Block& block : work.reply.blocks) {
     if (IsHit(block.presence)) {
       ++(moves ? counts.given : counts.get_hits);
-    } else if (!moves && block.presence != Presence::kLater) {
+      counts.near_hits += work.near ? 1 : 0;
+      counts.get_blocks += work.near ? 1 : 0;
+    } else if (!moves && !work.near && block.presence != Presence::kLater) {
       ++counts.miss_by_reason[static_cast<uint8_t>(block.presence)];
     }
   }
@@ -220,7 +229,7 @@ void Owner::State::OnMove(Asker& asker, const Move& body) {
     return Answer(asker, reply);
   }
   asker.move_bytes = std::clamp<uint64_t>(body.payload_bytes_max, 1, kBatchBytesMax);
-  OnGet(asker, Get{body.number, 0, body.blocks});
+  OnGet(asker, Get{.number = body.number, .blocks = body.blocks});
 }
 
 void Owner::State::WholePieces(std::vector<Patch>* sources) const {

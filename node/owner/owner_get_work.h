@@ -14,6 +14,7 @@ struct Owner::State::GetWork {
   Digest reader{};          // who asks
   uint32_t number = 0;      // of the namespace
   uint64_t move_bytes = 0;  // as of its asker
+  bool near = false;        // for copies: a miss says nothing about the block
   bool full = false;        // a bound of one reply was reached: the rest is answered busy
 
   bool Add(const Patch& patch, const Rectangle& piece, const BlockHeader& header, const std::byte* payload,

@@ -9,6 +9,7 @@ namespace larder::node {
 
 namespace {
 constexpr size_t kHotListMax = 64;
+constexpr size_t kNearARound = 512;            // blocks; others wait for the next
 constexpr uint64_t kLeaseWorthUs = 2'000'000;  // a copy for less is not worth its bytes
 }  // namespace
 
@@ -22,8 +23,11 @@ uint64_t Owner::State::LeaseEndOf(uint64_t since_us, uint64_t lease_us) const {
 
 void Owner::State::LeaseOut(uint32_t entry, uint64_t end_us) {
   index[entry].leased = 1;
-  leased[entry].end_us = end_us;
+  leased[entry] = {.end_us = end_us, .used_us = now_us};
   lease_ends.emplace(end_us, entry);
+  lease_uses.emplace(now_us, entry);
+  leased_bytes += arena.ShapeOf(PlaceOf(entry)).slot_bytes;
+  while (leased_bytes > leased_bytes_max()) Leave(lease_uses.begin()->second, Presence::kEvicted);
 }
 
 // Somebody puts the block here as its own: the pieces stay when their leases end.
@@ -36,6 +40,8 @@ void Owner::State::KeepForGood(uint32_t first) {
 void Owner::State::EndLease(uint32_t entry) {
   const auto found = leased.find(entry);
   lease_ends.erase({found->second.end_us, entry});
+  lease_uses.erase({found->second.used_us, entry});
+  leased_bytes -= arena.ShapeOf(PlaceOf(entry)).slot_bytes;
   leased.erase(found);
   index[entry].leased = 0;
 }
@@ -96,9 +102,9 @@ void Owner::State::OnLease(Asker& asker, const Lease& body) {
 
 // --- the home ---------------------------------------------------------------------------------------------
 
-// Of a hit. The reader of a block that has copies is told where.
+// Of a hit. The reader of a block that has copies is told where; whose host has none may get one.
 void Owner::State::CountRead(uint32_t number, const BlockRef& ref, const std::vector<Patch>& sources,
-                             GetWork* work) {
+                             const Get& body, GetWork* work) {
   const uint32_t entry = sources[0].entry;
   if (index[entry].leased != 0) {
     hot.ServeCopy(now_us);
@@ -107,11 +113,21 @@ void Owner::State::CountRead(uint32_t number, const BlockRef& ref, const std::ve
     // Touches go to the home, so a read is what keeps a copy.
     const TouchInfo info{
         .now_us = now_us, .depth = DepthOf(entry), .key = FingerprintOf(number, ref.hash, ref.group)};
-    for (const Patch& source : sources) TouchPiece(source.entry, info, false);
+    for (const Patch& source : sources) {
+      TouchPiece(source.entry, info, false);
+      const auto found = leased.find(source.entry);
+      if (found == leased.end()) continue;
+      lease_uses.erase({found->second.used_us, source.entry});
+      lease_uses.emplace(now_us, source.entry);
+      found->second.used_us = now_us;
+    }
     return;
   }
-  hot.Read(FingerprintOf(number, ref.hash, ref.group), entry, now_us);
-  const uint64_t mask = hot.MaskOf({SpaceOf(number), ref.hash, ref.group}, now_us);
+  const BlockName name{SpaceOf(number), ref.hash, ref.group};
+  const uint64_t key = FingerprintOf(number, ref.hash, ref.group);
+  hot.Read(key, entry, now_us);
+  if (hot.near() && !body.near.empty() && MayCopy(entry)) hot.NearRead(name, key, body.near, now_us);
+  const uint64_t mask = hot.MaskOf(name, now_us);
   if (mask == 0) return;
   work->header_bytes += sizeof(GetReply::Places);
   work->reply.places.push_back({static_cast<uint32_t>(work->reply.blocks.size() - 1), mask});
@@ -148,12 +164,19 @@ std::vector<HotBlock> Owner::PlanHot(uint64_t now_us) {
     if (state.FingerprintOf(e.space.number, e.hash, e.group) != each.key) continue;
     if (hot.Make({e.space, e.hash, e.group}, each.key) == nullptr) break;
   }
-  std::vector<HotBlock> plan;
+  std::vector<HotBlock> plan, near;
   for (const auto& [name, known] : hot.copied()) {
     HotBlocks::Copied& copied = *hot.Find(name);
     copied.places = hot.PlacesFor(hot.ReadsOf(copied.key), copied.places);
-    plan.push_back(state.PlanOf(name, copied));
+    if (copied.places > 1) {
+      plan.push_back(state.PlanOf(name, copied));
+    } else if (near.size() < kNearARound && std::ranges::any_of(copied.holders, [&](const HotHolder& holder) {
+                 return NearDue(holder, state.now_us);
+               })) {
+      near.push_back(state.PlanOf(name, copied));
+    }
   }
+  std::ranges::move(near, std::back_inserter(plan));
   return plan;
 }
 
@@ -172,6 +195,7 @@ bool Owner::BeginCopy(const BlockName& name, const HotHolder& holder) {
   for (HotHolder& known : copied->holders) {
     if (known.node != holder.node) continue;
     known.end_us = std::max(known.end_us, holder.end_us);
+    known.writer = holder.writer;
     return true;
   }
   copied->holders.push_back(holder);
@@ -185,8 +209,8 @@ void Owner::EndCopy(const BlockName& name, const HotHolder& holder, uint32_t rea
     ++state.counts.hot_copied;
     state.counts.hot_copied_bytes += put_bytes;
   }
-  if (copied == nullptr) return;  // revoked meanwhile
-  state.hot.AddReads(copied->key, reads);
+  if (copied == nullptr) return;                             // revoked meanwhile
+  if (!holder.near) state.hot.AddReads(copied->key, reads);  // near ones are nobody else's burden
   for (HotHolder& known : copied->holders) {
     if (known.node == holder.node) known = holder;
   }
@@ -196,7 +220,7 @@ void Owner::DropHot(const BlockName& name) {
   HotBlocks::Copied* copied = state_->hot.Find(name);
   if (copied == nullptr) return;
   copied->places = 1;
-  for (HotHolder& holder : copied->holders) holder.made = false;
+  for (HotHolder& holder : copied->holders) holder.made = holder.near = false;
 }
 
 std::vector<HotInfo> Owner::HotList(uint64_t now_us) const {
@@ -205,8 +229,10 @@ std::vector<HotInfo> Owner::HotList(uint64_t now_us) const {
   for (const auto& [name, copied] : state.hot.copied()) {
     HotInfo info{state.name_spaces[name.space.number].name_space, name.hash, name.group,
                  state.hot.ReadsOf(copied.key), 0};
-    for (const HotHolder& holder : copied.holders) info.copies += holder.made && now_us < holder.end_us;
-    list.push_back(info);
+    for (const HotHolder& holder : copied.holders) {
+      info.copies += holder.made && !holder.near && now_us < holder.end_us;
+    }
+    if (copied.places > 1 || info.copies != 0) list.push_back(info);
   }
   std::sort(list.begin(), list.end(), [](const HotInfo& a, const HotInfo& b) {
     return a.reads != b.reads ? a.reads > b.reads : a.hash < b.hash;
@@ -339,8 +365,10 @@ std::string Owner::State::CheckLeases() const {
     if (found == leased.end() || lease_ends.count({found->second.end_us, entry}) == 0)
       return "a lease has no end";
   }
-  if (flagged != leased.size() || flagged != lease_ends.size()) return "leases and their counts disagree";
-  if (hot.copied().size() > HotBlocks::kCopiedMax) return "more hot blocks than may be";
+  if (flagged != leased.size() || flagged != lease_ends.size() || flagged != lease_uses.size())
+    return "leases and their counts disagree";
+  if (leased_bytes > leased_bytes_max()) return "copies by lease take more than their share";
+  if (hot.copied().size() > hot.copied_max()) return "more hot blocks than may be";
   for (const auto& [token, revoke] : revokes) {
     if (revoke.told.holders.empty()) return "a revoke waits for nobody";
   }

@@ -115,6 +115,7 @@ PutState Owner::State::ReserveBlock(const Asker& asker, uint32_t number, Reserve
       HeaderBytes(block.ref.rectangle.parts(), block.codec_data.size(), block.constituents.size());
   const SlotShape shape{record.tenant, static_cast<uint32_t>((header_bytes + 63) / 64 * 64),
                         SlotBytes(payload_bytes)};
+  if (lease_end_us != 0 && shape.slot_bytes > leased_bytes_max()) return PutState::kFull;
   last_slot_bytes = shape.slot_bytes;
   PutState state = TakeQuota(shape.tenant, shape.slot_bytes);
   if (state == PutState::kOverQuota && first == kNone) {

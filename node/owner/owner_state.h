@@ -194,10 +194,11 @@ struct DurableReply {
   uint64_t token = 0;  // of what was undurable when it was asked for, the last; 0: nothing was
 };
 
-// Another node's hot block.
+// Another node's block: a hot one, or one that this host reads.
 struct Leased {
-  uint64_t end_us = 0;  // by lease_clock_us
-  uint32_t reads = 0;   // since its home asked last
+  uint64_t end_us = 0;   // by lease_clock_us
+  uint64_t used_us = 0;  // read last, or put
+  uint32_t reads = 0;    // since its home asked last
 };
 
 // Copies that have to go, and who waits for it. In holders[i].end_us at the latest it has heard.
@@ -448,6 +449,11 @@ struct Owner::State : private ssd::TierSink {
   // A machine that was asleep lets no lease live longer.
   uint64_t lease_clock_us() const { return now_us + ahead_ms * 1000; }
   uint64_t LeaseEndOf(uint64_t since_us, uint64_t lease_us) const;
+  // What copies by lease may take.
+  uint64_t leased_bytes_max() const {
+    const uint32_t percent = options.near_share_percent;
+    return percent == 0 ? UINT64_MAX : options.memory_bytes / 100 * percent;
+  }
   void LeaseOut(uint32_t entry, uint64_t end_us);
   void KeepForGood(uint32_t first);
   void EndLease(uint32_t entry);
@@ -455,7 +461,8 @@ struct Owner::State : private ssd::TierSink {
   void EndLeaseTickets(uint32_t number, const Remove& body);
   LeaseReply::Block RenewPiece(uint32_t number, const BlockRef& ref, uint64_t end_us);
   void EndLeases();
-  void CountRead(uint32_t number, const BlockRef& ref, const std::vector<Patch>& sources, GetWork* work);
+  void CountRead(uint32_t number, const BlockRef& ref, const std::vector<Patch>& sources, const Get& body,
+                 GetWork* work);
   HotBlock PlanOf(const BlockName& name, const HotBlocks::Copied& copied) const;
   uint64_t RevokeBlocks(uint32_t number, std::span<const ChainHash> hashes, std::span<const uint16_t> groups);
   uint64_t RevokeSpace(uint32_t number);
@@ -611,6 +618,8 @@ struct Owner::State : private ssd::TierSink {
   HotBlocks hot;
   std::unordered_map<uint32_t, Leased> leased;         // by entry
   std::set<std::pair<uint64_t, uint32_t>> lease_ends;  // end_us, entry
+  std::set<std::pair<uint64_t, uint32_t>> lease_uses;  // used_us, entry
+  uint64_t leased_bytes = 0;                           // slots
   std::map<uint64_t, OpenRevoke> revokes;              // by token
   std::deque<Forward> forwards;
   uint64_t forward_hashes = 0;

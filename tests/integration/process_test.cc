@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "client/client.h"
+#include "proto/placement.h"
 #include "tests/integration/node_process.h"
 #include "tests/support/free_port.h"
 
@@ -371,6 +372,64 @@ TEST(Process, AHotBlockIsReadEverywhereAndRemovedEverywhere) {
   EXPECT_EQ(sum("larder_leased_pieces"), 0);
   EXPECT_EQ(sum("larder_pieces"), 0);
   EXPECT_EQ(sum("larder_hot_revoked_total"), 1);
+}
+
+// Two nodes of this host, of which one is reached over tcp alone, as if it were on another.
+TEST(Process, WhatAHostReadsTwiceItReadsFromItsOwnNode) {
+  const std::string near_at = "127.0.0.1:" + std::to_string(testing::FreePort());
+  const std::string far_at = "127.0.0.1:" + std::to_string(testing::FreePort());
+  const std::string peers = "--peers=near@" + near_at + ",far@" + far_at;
+  NodeProcess near({"--node-id=near", peers}, near_at);
+  NodeProcess far({"--node-id=far", peers, "--shm=false"}, far_at);
+  ASSERT_TRUE(near.serves() && far.serves());
+  auto client = OpenClient(near.data());
+  ASSERT_NE(client, nullptr);
+  const NamespaceHandle handle = OpenOpaque(client.get());
+  constexpr uint32_t kKeys = 16;
+  for (uint32_t key = 1; key <= kKeys; ++key) {
+    ASSERT_EQ(PutOne(client.get(), handle, key).state, PutState::kStored);
+  }
+  const double pieces = far.Metric("larder_pieces");
+  ASSERT_TRUE(pieces > 0 && pieces < kKeys);
+  const auto read_all = [&] {
+    for (uint32_t key = 1; key <= kKeys; ++key) {
+      ASSERT_EQ(GetOne(client.get(), handle, key).outcome, Outcome::kHit) << key;
+    }
+  };
+  read_all();
+  EXPECT_EQ(far.Metric("larder_near_copies"), 0);
+  read_all();
+  EXPECT_TRUE(Eventually([&] { return far.Metric("larder_near_copies") == pieces; }));
+  EXPECT_EQ(near.Metric("larder_leased_pieces"), pieces);
+  EXPECT_EQ(near.Metric("larder_near_asked_total"), 0);  // the home's last life may have left copies
+  const auto asks_near = [&] {
+    std::this_thread::sleep_for(std::chrono::seconds(4));  // read more often, blocks would be hot
+    read_all();
+    return near.Metric("larder_near_hits_total") >= pieces;
+  };
+  EXPECT_TRUE(Eventually(asks_near) || Eventually(asks_near));
+  const double far_before = far.Metric("larder_get_hits_total");
+  const double near_before = near.Metric("larder_near_hits_total");
+  read_all();
+  EXPECT_EQ(far.Metric("larder_get_hits_total"), far_before);
+  EXPECT_EQ(near.Metric("larder_near_hits_total"), near_before + pieces);
+
+  // A near node that is stopped costs a part of the deadline and no hit of others' blocks.
+  const NodeTable table = client->table();
+  uint32_t far_key = 1;
+  while (table.nodes[OrderOf(table, SlotOf(Key(far_key)), 1)[0]].id != "far") ++far_key;
+  near.Signal(SIGSTOP);
+  EXPECT_EQ(GetOne(client.get(), handle, far_key).outcome, Outcome::kHit);
+  near.Signal(SIGCONT);
+
+  const uint16_t group = 0;
+  for (uint32_t key = 1; key <= kKeys; ++key) {
+    const ChainHash hash = Key(key);
+    EXPECT_EQ(client->Remove(handle, {&hash, 1}, {&group, 1}).value(), 1u);
+    EXPECT_EQ(GetOne(client.get(), handle, key).reason, Presence::kRemoved);
+  }
+  EXPECT_EQ(near.Metric("larder_leased_pieces"), 0);
+  EXPECT_EQ(far.Metric("larder_near_copies"), 0);
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // What copies of hot blocks are worth on a trace: sixteen owners with their sessions and as many clients with
-// their cores, over loopback in virtual time, play it by its own times, with copies and without. A request
-// looks how much of its chain is there, gets that, puts the rest and touches it all. Prints what the busiest
-// node is read, against the mean.
+// their cores, one of each on a host, over loopback in virtual time, play it by its own times: without
+// copies, with those of hot blocks, and with near ones too. A request looks how much of its chain is there,
+// gets that, puts the rest and touches it all. Prints what the busiest node is read, against the mean, and
+// how many of the hits were served on the reader's own host.
 //
-//   larder-hot-trace TRACE [REQUESTS]    fails when it is more than 1.10 with copies; exit 77: no such file
+//   larder-hot-trace TRACE [REQUESTS]    fails when it is more than 1.10 with copies, or near copies serve
+//                                        fewer on the own host than there are without; exit 77: no such file
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -50,7 +52,8 @@ class Engine final : public client::World {
       : network_(network), transport_(network->MakeTransport(name)), sink_(std::make_shared<Sink>(this)) {
     client::CoreOptions core;
     core.client.seeds = seeds;
-    core.client.transport = "tcp";
+    core.client.transport = "auto";
+    core.host_id = name;
     core.seed = seed;
     driver_ = std::make_unique<client::Driver>(core, this);
     const client::ClientNamespace name_space = TraceNamespace();
@@ -70,6 +73,7 @@ class Engine final : public client::World {
   }
   bool idle() const { return waiting_.empty(); }
   uint64_t hits() const { return hits_; }
+  uint64_t local_hits() const { return driver_->stats().local_hits; }
   uint64_t wrong() const { return wrong_; }
   uint64_t lost() const { return lost_; }
 
@@ -178,12 +182,17 @@ class Engine final : public client::World {
 };
 
 struct Load {
-  double max_over_mean = 0;
+  double max_over_mean = 0, own_host = 0;  // of the hits
   uint64_t reads = 0, lost = 0, wrong = 0, copies = 0, copied = 0, copy_reads = 0;
   std::string broken;
 };
 
-Load Play(const sim::SimTrace& trace, size_t requests, uint32_t copies_max) {
+struct Kind {
+  const char* name;
+  uint32_t copies_max, near_share;
+};
+
+Load Play(const sim::SimTrace& trace, size_t requests, const Kind& kind) {
   std::mt19937_64 random(kSeed);
   Network network(random());
   NodeTable table;
@@ -193,6 +202,8 @@ Load Play(const sim::SimTrace& trace, size_t requests, uint32_t copies_max) {
     NodeRecord record;
     record.id = "node-" + std::to_string(i);
     record.data_address = record.id + ":7400";
+    record.host_id = "host-" + std::to_string(i);
+    record.shm_path = record.data_address;  // what is over shm goes over loopback too
     table.nodes.push_back(record);
     seeds.push_back(record.data_address);
   }
@@ -204,7 +215,8 @@ Load Play(const sim::SimTrace& trace, size_t requests, uint32_t copies_max) {
     options.table = table;
     options.owner.memory_bytes = 64 << 20;
     options.owner.eviction_policy = node::PolicyKind::kLru;
-    options.owner.hot_copies_max = copies_max;
+    options.owner.hot_copies_max = kind.copies_max;
+    options.owner.near_share_percent = kind.near_share;
     nodes[record.id] = std::make_unique<SimNode>(&network, options, random(), 1);
   }
   SimCopies copies(&network, table,
@@ -229,7 +241,7 @@ Load Play(const sim::SimTrace& trace, size_t requests, uint32_t copies_max) {
   }
   network.RunUntil(network.now_us() + 10 * kSecondUs);
   Load load;
-  uint64_t most = 0;
+  uint64_t most = 0, hits = 0, local_hits = 0;
   for (const auto& [name, node] : nodes) {
     const node::OwnerStats stats = node->owner().stats();
     most = std::max(most, stats.get_hits);
@@ -241,10 +253,13 @@ Load Play(const sim::SimTrace& trace, size_t requests, uint32_t copies_max) {
   }
   for (const auto& engine : engines) {
     if (!engine->idle() && load.broken.empty()) load.broken = "a request has not ended";
+    hits += engine->hits();
+    local_hits += engine->local_hits();
     load.lost += engine->lost();
     load.wrong += engine->wrong();
   }
   load.max_over_mean = static_cast<double>(most) * kNodes / static_cast<double>(load.reads);
+  load.own_host = static_cast<double>(local_hits) / static_cast<double>(hits);
   return load;
 }
 
@@ -264,19 +279,23 @@ int Main(int argc, char** argv) {
   }
   const size_t requests = argc == 3 ? std::strtoull(argv[2], nullptr, 10) : SIZE_MAX;
   bool well = true;
-  for (const uint32_t copies_max : {0u, 63u}) {
-    const Load load = Play(trace.value(), requests, copies_max);
+  double own_host = 1;  // of the last kind
+  for (const Kind& kind :
+       {Kind{"without copies", 0, 0}, Kind{"with hot copies", 63, 0}, Kind{"with near copies too", 63, 20}}) {
+    const Load load = Play(trace.value(), requests, kind);
     std::printf(
-        "%s: read load max/mean %.3f; %llu reads, %llu of them from copies; %llu copies at the end, %llu "
+        "%s: read load max/mean %.3f; %.1f %% of the hits on the own host; %llu reads, %llu of them from "
+        "copies; %llu copies at the end, %llu "
         "made; %llu matched blocks were gone when asked for, %llu wrong%s%s\n",
-        copies_max == 0 ? "without copies" : "with copies", load.max_over_mean,
-        static_cast<unsigned long long>(load.reads), static_cast<unsigned long long>(load.copy_reads),
-        static_cast<unsigned long long>(load.copies), static_cast<unsigned long long>(load.copied),
-        static_cast<unsigned long long>(load.lost), static_cast<unsigned long long>(load.wrong),
-        load.broken.empty() ? "" : "; ", load.broken.c_str());
+        kind.name, load.max_over_mean, load.own_host * 100, static_cast<unsigned long long>(load.reads),
+        static_cast<unsigned long long>(load.copy_reads), static_cast<unsigned long long>(load.copies),
+        static_cast<unsigned long long>(load.copied), static_cast<unsigned long long>(load.lost),
+        static_cast<unsigned long long>(load.wrong), load.broken.empty() ? "" : "; ", load.broken.c_str());
     std::fflush(stdout);
     well = well && load.broken.empty() && load.wrong == 0 && load.lost == 0;
-    if (copies_max != 0) well = well && load.max_over_mean <= 1.10;
+    if (kind.copies_max != 0) well = well && load.max_over_mean <= 1.10;
+    if (kind.near_share != 0) well = well && load.own_host > own_host;
+    own_host = load.own_host;
   }
   return well ? 0 : 1;
 }

@@ -95,7 +95,8 @@ SimClient::SimClient(transport::loopback::Network* network, const Universe* univ
       sink_(std::make_shared<Sink>(self_)) {
   client::CoreOptions core;
   core.client.seeds = options.seeds;
-  core.client.transport = "tcp";
+  core.client.transport = "auto";
+  core.host_id = options.host_id;
   core.client.replicas = options.replicas;
   core.client.verify = options.verify;
   core.client.bytes_in_flight_max = 256 << 10;
@@ -124,7 +125,7 @@ SimClient::~SimClient() {
 }
 
 transport::Transport* SimClient::TransportFor(const std::string& name, std::string* error) {
-  if (name == "tcp") return transport_.get();
+  if (name == "tcp" || name == "shm") return transport_.get();
   *error = "only loopback here";
   return nullptr;
 }

@@ -27,7 +27,8 @@ struct Universe {
 };
 
 struct SimClientOptions {
-  std::string name;  // host: "c0"
+  std::string name;     // of its host on the network: "c0"
+  std::string host_id;  // the node that has it too is near
   std::vector<std::string> seeds;
   uint32_t replicas = 1;
   bool verify = true;

@@ -65,6 +65,7 @@ SimNode::SimNode(transport::loopback::Network* network, const SimNodeOptions& op
   shared_->owner = this;
   shared_->node_id = options.name;
   shared_->incarnation = incarnation;
+  if (owner.near_share_percent != 0) shared_->features |= kFeatureNear;
   shared_->requests_max = options.requests_max;
   shared_->waits_max = owner.waits_per_session_max;
   transport_ = network->MakeTransport(options.name);

@@ -46,6 +46,8 @@ class Cluster {
       NodeRecord record;
       record.id = "n" + std::to_string(i);
       record.data_address = record.id + ":7400";
+      record.host_id = "h" + std::to_string(i);
+      record.shm_path = record.data_address;  // loopback too
       record.weight = static_cast<uint32_t>(1 + random_() % 3);
       table_.nodes.push_back(record);
     }
@@ -62,6 +64,7 @@ class Cluster {
     for (int i = 0; i < kClients; i++) {
       SimClientOptions options;
       options.name = "c" + std::to_string(i);
+      options.host_id = "h" + std::to_string(i);
       options.seeds = {"n0:7400", "n1:7400", "n2:7400"};
       options.verify = verify;
       options.replicas = static_cast<uint32_t>(1 + random_() % 2);
@@ -119,6 +122,7 @@ class Cluster {
     options.owner.ticket_stall_us = 300'000;
     options.owner.waited_keys_max = 256;
     options.owner.hot_copies_max = hot_ ? 63 : 0;
+    options.owner.near_share_percent = hot_ ? 20 : 0;
     options.owner.scrub_bytes_per_s = random_() % 2 * (1 << 20);
     options.owner.spill_below_percent = static_cast<uint32_t>(20 + random_() % 30);  // of very little
     options.owner.spill_until_percent = options.owner.spill_below_percent + 10;
@@ -266,7 +270,7 @@ class Cluster {
   std::mt19937_64 random_;
   Network network_;
   Universe universe_;
-  const bool hot_;  // blocks that are read much are copied
+  const bool hot_;  // blocks that are read much, or twice on one host, are copied
   bool healed_ = false;
   NodeTable table_;
   std::unique_ptr<testing::SimMedia> media_[kNodes];  // outlive the nodes
@@ -342,7 +346,9 @@ int Main(int argc, char** argv) {
   std::printf(
       "%llu seeds, %llu failed: %llu operations, %llu hits, %llu MiB checked, %llu found corrupt, "
       "%llu flipped bits, %llu resets, %llu crashes, %llu evictions, %llu to SSD, %llu read from it, "
-      "%llu copied as hot, %llu read there, %llu taken back, %llu replies that others followed\n",
+      "%llu copied as hot or near, %llu read there, %llu taken back, %llu "
+      "replies that "
+      "others followed\n",
       static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(failed),
       static_cast<unsigned long long>(sum.operations), static_cast<unsigned long long>(sum.hits),
       static_cast<unsigned long long>(sum.bytes >> 20), static_cast<unsigned long long>(sum.corrupt),

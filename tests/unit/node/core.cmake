@@ -21,6 +21,7 @@ add_executable(node_core_test
   ${CMAKE_CURRENT_LIST_DIR}/owner_homecoming_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_hot_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_match_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/owner_near_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_parts_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_places_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_put_test.cc

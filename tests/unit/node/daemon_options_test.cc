@@ -24,7 +24,7 @@ std::string TextOf(const NodeOptions& o) {
   put(o.owner.admit_twice, o.owner.promote_after, o.owner.scrub_bytes_per_s, o.owner.events_max,
       o.owner.spill_below_percent, o.owner.spill_until_percent, o.ssd.bytes, o.ssd.segment_bytes, o.ssd.sync,
       o.ssd.io_uring, o.ssd.start_empty, o.ssd.cluster, o.ssd.tier.bytes_per_hour_max, o.owner.hot_copies_max,
-      o.owner.hot_share_percent);
+      o.owner.hot_share_percent, o.owner.near_share_percent);
   for (const std::string& each : o.ssd.directories) put(each);
   for (const Credential& each : o.credentials) put(each.name, each.token, each.tenant);
   for (const TenantLimits& each : o.owner.tenants) put(each.name, each.ttl_us);

@@ -66,6 +66,23 @@ TEST(MessageLimits, PlacesOfBlocksThatAreReadMuch) {
   EXPECT_REFUSED(body, "more blocks");
 }
 
+TEST(MessageLimits, NearCopies) {
+  Get body = Sample<Get>();
+  const Bytes plain = Encode(EnvelopeOf<Get>(), body);
+  body.near = std::string(kNodeIdBytesMax, 'n');
+  Get decoded;
+  ASSERT_TRUE(Decode(RecordOf(Encode(EnvelopeOf<Get>(), body)), &decoded).ok());
+  EXPECT_EQ(decoded, body);
+  body.near.clear();
+  body.asks_near = true;
+  ASSERT_TRUE(Decode(RecordOf(Encode(EnvelopeOf<Get>(), body)), &decoded).ok());
+  EXPECT_EQ(decoded, body);
+  ASSERT_TRUE(Decode(RecordOf(plain), &decoded).ok());
+  EXPECT_FALSE(decoded.asks_near);
+  body.near = std::string(kNodeIdBytesMax + 1, 'n');
+  EXPECT_REFUSED(body, "near node");
+}
+
 TEST(MessageLimits, Leases) {
   Reserve body = Sample<Reserve>();
   body.since_us = 7;
