@@ -68,7 +68,9 @@ Status PutBlocks(Client* client, const NamespaceHandle& handle, const Globals& g
   };
   while (std::ranges::any_of(results, busy) && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    results = client->Put(handle, items, {globals.timeout_us});
+    const auto left =
+        std::chrono::duration_cast<std::chrono::microseconds>(end - std::chrono::steady_clock::now());
+    results = client->Put(handle, items, {static_cast<uint64_t>(std::max<int64_t>(1'000, left.count()))});
   }
   for (const PutResult& result : results) {
     if (result.state == PutState::kDiffers) {

@@ -118,6 +118,7 @@ std::vector<WarmPiece> HandOver::OneRound(std::span<const WarmPiece> list) {
     if (!page.ok()) break;
     list = list.subspan(page.value().looked);
     progress_.gone_blocks += page.value().left;
+    again.insert(again.end(), page.value().busy.begin(), page.value().busy.end());
     const uint64_t before = progress_.handed_bytes;
     pace_.Begin();
     HandPage(page.value(), &again);

@@ -43,17 +43,15 @@ std::vector<api::QuarantineState> AskAll(const std::vector<std::string>& address
   return out;
 }
 
-Clears ClearsOf(const api::QuarantineState& state) {
-  Clears clears;
+void AddClears(const api::QuarantineState& state, Clears* clears) {
   const uint64_t now_ms = UnixMs();
   for (const api::QuarantineState::Cleared& each : state.cleared()) {
     Namespace name_space;
     if (each.name_space().size() != name_space.bytes.size()) continue;
     std::memcpy(name_space.bytes.data(), each.name_space().data(), name_space.bytes.size());
-    (void)clears.Take(name_space, Clears::Bounded(each.stamp_unix_ms(), now_ms));
+    (void)clears->Take(name_space, Clears::Bounded(each.stamp_unix_ms(), now_ms));
   }
-  clears.Forget(Clears::Bounded(state.clears_forgotten_unix_ms(), now_ms));
-  return clears;
+  clears->Forget(Clears::Bounded(state.clears_forgotten_unix_ms(), now_ms));
 }
 
 }  // namespace
@@ -71,10 +69,13 @@ HeardRules HearRules(Node* node, const NodeTable& table, const std::string& toke
   if (addresses.empty() || !own.ok()) return out;
   Quarantine known;
   for (const QuarantineView::Rule& each : own->rules) (void)known.Add(each.rule);
-  for (const api::QuarantineState& state : AskAll(addresses, token, timeout_us)) {
+  const std::vector<api::QuarantineState> answers = AskAll(addresses, token, timeout_us);
+  // All at once: late stamps of one would hide that another has forgotten what we never heard.
+  Clears clears;
+  for (const api::QuarantineState& state : answers) AddClears(state, &clears);
+  if (const Result<size_t> cleared = node->HearClears(clears); cleared.ok()) out.cleared = cleared.value();
+  for (const api::QuarantineState& state : answers) {
     ++out.answered;
-    const Result<size_t> cleared = node->HearClears(ClearsOf(state));
-    if (cleared.ok()) out.cleared += cleared.value();
     for (const api::QuarantineState::Rule& rule : state.rules()) {
       QuarantineRule heard;
       if (!FromHex(rule.writer(), &heard.writer).ok()) continue;

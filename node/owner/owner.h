@@ -227,7 +227,8 @@ struct OutgoingPiece {
 };
 struct OutgoingPage {
   std::vector<OutgoingPiece> pieces;
-  size_t looked = 0;  // of the list: the next page begins here
+  size_t looked = 0;            // of the list: the next page begins here
+  std::vector<WarmPiece> busy;  // of those, what is out for another: to be asked for again
   uint64_t left = 0;  // of those, what is here no more: evicted, removed, cleared, quarantined, damaged
 };
 // What was removed or cleared here since blocks began to go, so that it must go where they went too.

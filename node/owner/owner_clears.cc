@@ -60,7 +60,8 @@ size_t Owner::HearClears(const Clears& heard) {
          state.ssd == nullptr ? std::vector<ssd::SpaceRecord>() : state.ssd->Spaces()) {
       if (state.number_of.count(record.name_space) == 0) rest.push_back(record.name_space);
     }
-    std::erase_if(rest, [&](const Namespace& each) { return heard.Of(each) != 0; });
+    // A stamp that is older than what was forgotten may be of a node that missed that clear too.
+    std::erase_if(rest, [&](const Namespace& each) { return heard.Of(each) >= heard.forgotten_ms(); });
     state.clears.Forget(heard.forgotten_ms());
     for (const Namespace& each : rest) state.ClearHeard(each);
     cleared += rest.size();

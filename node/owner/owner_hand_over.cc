@@ -37,7 +37,10 @@ OutgoingPage Owner::State::TakeOut(std::span<const WarmPiece> list, const PageLi
       ++page.left;
       continue;
     }
-    if (outgoing.count(entry) != 0) continue;
+    if (outgoing.count(entry) != 0) {
+      page.busy.push_back(list[page.looked]);
+      continue;
+    }
     if (Old(entry)) {
       DropOld(entry);
       ++page.left;

@@ -161,6 +161,21 @@ TEST(OwnerClears, WhatAnotherHasForgottenIsClearedToo) {
   EXPECT_EQ(rig.test->owner->HearClears(heard), 0u);
 }
 
+// Of two nodes that answer, one knows an old clear of the namespace and missed the one that the other forgot.
+TEST(OwnerClears, AnOldStampDoesNotHideAClearThatWasForgotten) {
+  Rig rig;
+  rig.PutAndSave();
+  rig.Start();
+  rig.Open();
+  EXPECT_EQ(rig.Hear(500), 1u);
+  ASSERT_EQ(rig.test->Put(rig.session, rig.number, Rig::Block()), PutState::kStored);
+  Clears heard;
+  heard.Note(rig.one, 500);
+  heard.Forget(1000);
+  EXPECT_EQ(rig.test->owner->HearClears(heard), 2u);
+  EXPECT_FALSE(IsHit(rig.Match(rig.number)));
+}
+
 // A node that knew of a clear, and had lost on its disk that it made it, would serve what it hid.
 TEST(OwnerClears, IsKeptOnceTheDiskHasItAndAnsweredOnceItIsKept) {
   Rig rig;

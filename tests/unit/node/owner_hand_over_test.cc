@@ -72,6 +72,22 @@ INSTANTIATE_TEST_SUITE_P(Policies, LeavingBy, ::testing::ValuesIn(kPolicyKinds),
   return name;
 });
 
+// What hot copying had out at that moment was handed to nobody.
+TEST_F(Leaving, WhatIsOutForAnotherIsAskedForAgain) {
+  for (uint64_t key = 1; key <= 3; ++key) Put(key);
+  const std::vector<WarmPiece> list = List();
+  const OutgoingPage copied = node.owner->TakeOut(std::span(list).first(1), {}, true);
+  ASSERT_EQ(copied.pieces.size(), 1u);
+  const OutgoingPage page = node.owner->TakeOut(list, {});
+  EXPECT_EQ(page.pieces.size(), 2u);
+  EXPECT_EQ(page.looked, 3u);
+  ASSERT_EQ(page.busy.size(), 1u);
+  EXPECT_EQ(page.busy[0].entry, list[0].entry);
+  node.owner->LetGo(EntriesOf(page));
+  node.owner->LetGo(EntriesOf(copied));
+  EXPECT_EQ(node.owner->TakeOut(page.busy, {}).pieces.size(), 1u);
+}
+
 TEST_F(Leaving, PagesAreBoundedInPiecesAndBytesAndTogetherAreAll) {
   for (uint64_t key = 1; key <= 100; ++key) Put(key);
   const std::vector<WarmPiece> list = List();

@@ -128,6 +128,16 @@ TEST_F(Quota, WhatIsPinnedOrUnderWayLeavesNoRoom) {
   node.Check();
 }
 
+// larderctl put was refused for good while the scrub read the tenant's only other block.
+TEST_F(Quota, WhatOneReadHoldsIsBusyAndNotOver) {
+  ASSERT_EQ(Put(small, 1, kQuota), PutState::kStored);
+  node.GetOne(session, small, Block(1, kQuota), false);
+  EXPECT_EQ(Put(small, 2), PutState::kBusy);
+  node.Give(session, Sent{node.last_token});
+  EXPECT_EQ(Put(small, 2), PutState::kStored);
+  node.Check();
+}
+
 TEST_F(Quota, PinsHaveAShareOfItAndAnEnd) {
   const uint32_t few = Open("few");
   for (const uint32_t number : {small, few}) {
