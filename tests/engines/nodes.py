@@ -74,6 +74,10 @@ class Node:
 
     def pause(self):
         self.process.send_signal(signal.SIGSTOP)
+        # It is asynchronous: a thread on another core goes on for a moment, and may answer what comes next.
+        tasks = pathlib.Path(f"/proc/{self.process.pid}/task")
+        while any(task.joinpath("stat").read_text().rsplit(")", 1)[1].split()[0] != "T" for task in tasks.iterdir()):
+            time.sleep(0.001)
 
     def resume(self):
         self.process.send_signal(signal.SIGCONT)
