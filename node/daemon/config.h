@@ -208,7 +208,7 @@ namespace larder::node {
     "percent of the reads that this node serves: what one block may make up of them before it is copied") \
   X(Bytes,    hot_rate, "hot_rate", "64MiB", "0", "1TiB", \
     "bytes a second at most that this node puts elsewhere as copies of hot blocks; 0: as fast as it goes") \
-  X(Count,    near_share, "near_share", "20", "0", "90", \
+  X(Count,    near_share, "near_share", "0", "0", "90", \
     "percent of the memory that copies of other nodes' blocks may take; a block that engines on this host have read twice is copied here, and they ask here first; 0: neither here nor from here to others' hosts") \
   X(Choice,   log_level,      "log_level",      "info", "trace|debug|info|warn|error|off", "", \
     "what is logged, to standard error") \

@@ -379,8 +379,8 @@ TEST(Process, WhatAHostReadsTwiceItReadsFromItsOwnNode) {
   const std::string near_at = "127.0.0.1:" + std::to_string(testing::FreePort());
   const std::string far_at = "127.0.0.1:" + std::to_string(testing::FreePort());
   const std::string peers = "--peers=near@" + near_at + ",far@" + far_at;
-  NodeProcess near({"--node-id=near", peers}, near_at);
-  NodeProcess far({"--node-id=far", peers, "--shm=false"}, far_at);
+  NodeProcess near({"--node-id=near", peers, "--near-share=20"}, near_at);
+  NodeProcess far({"--node-id=far", peers, "--shm=false", "--near-share=20"}, far_at);
   ASSERT_TRUE(near.serves() && far.serves());
   auto client = OpenClient(near.data());
   ASSERT_NE(client, nullptr);
