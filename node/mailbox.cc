@@ -38,8 +38,23 @@ struct BytesOf {
   static uint64_t Hashes(const std::vector<ChainHash>& hashes) { return hashes.size() * sizeof(ChainHash); }
 };
 
-// Some tens of microseconds of the owner's work: 2,048 blocks that are looked up.
-constexpr uint64_t kStandInBytesMax = 64 << 10;
+// Some tens of microseconds of the owner's work: cells of a match, and what else comes in blocks.
+constexpr uint64_t kStandInCellsMax = 2048;
+constexpr size_t kStandInBlocksMax = 256;
+constexpr uint64_t kStandInBytesMax = 64 << 10;  // of a request
+
+// What readers and writers wait for, when it is small. A clear, a remove or an open may be long, or is rare.
+bool IsSmall(const Event& event) {
+  if (const auto* committed = std::get_if<Committed>(&event))
+    return committed->blocks.size() <= kStandInBlocksMax;
+  const auto* request = std::get_if<Request>(&event);
+  if (request == nullptr) return std::holds_alternative<Sent>(event);
+  if (std::visit(BytesOf(), request->body) > kStandInBytesMax) return false;
+  if (const auto* get = std::get_if<Get>(&request->body)) return get->blocks.size() <= kStandInBlocksMax;
+  if (const auto* put = std::get_if<Reserve>(&request->body)) return put->blocks.size() <= kStandInBlocksMax;
+  const auto* match = std::get_if<Match>(&request->body);
+  return match != nullptr && match->hashes.size() * match->groups.size() <= kStandInCellsMax;
+}
 
 // Which lane: a session's Closed stays behind all its requests, what frees memory goes ahead of batch work.
 bool IsBatch(const Event& event) {
@@ -79,19 +94,8 @@ bool Mailbox::Post(SessionId session, Event&& event) {
   return true;
 }
 
-// What readers and writers wait for. A clear, a remove or an open may be long, or is rare.
 bool Mailbox::StandIn(const Event& event) {
-  if (IsBatch(event)) return false;
-  if (const auto* request = std::get_if<Request>(&event)) {
-    const auto& body = request->body;
-    if (!std::holds_alternative<Get>(body) && !std::holds_alternative<Match>(body) &&
-        !std::holds_alternative<Reserve>(body)) {
-      return false;
-    }
-    if (std::visit(BytesOf(), body) > kStandInBytesMax) return false;
-  } else if (!std::holds_alternative<Sent>(event) && !std::holds_alternative<Committed>(event)) {
-    return false;
-  }
+  if (IsBatch(event) || !IsSmall(event)) return false;
   const std::lock_guard lock(mutex_);
   if (!sleeping_ || closed_ || !waiting_.empty()) return false;
   sleeping_ = false;

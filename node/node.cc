@@ -1,22 +1,14 @@
-#include "node/node.h"
-
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <fstream>
-#include <functional>
 #include <iterator>
-#include <mutex>
 #include <thread>
 #include <utility>
 
-#include "node/background.h"
 #include "node/durable_file.h"
+#include "node/node_impl.h"
 #include "node/node_record.h"
-#include "node/owner/homecoming.h"
-#include "node/owner_thread.h"
-#include "node/slab_memory.h"
 #include "node/ssd/file_disk.h"
 #include "node/ssd/head_reader.h"
 
@@ -48,80 +40,6 @@ transport::TransportOptions TransportOptionsOf(const NodeOptions& options) {
 }
 
 }  // namespace
-
-struct Node::Impl final : OwnerPort, transport::Acceptor {
-  explicit Impl(const NodeOptions& node_options) : options(node_options) {}
-  ~Impl() override {
-    Stop();
-    transports.clear();  // they let go of the slabs' registrations before the slabs go
-  }
-
-  Status Start();
-  // Changes the rules on the owner's thread, then keeps them.
-  Status ChangeRules(const std::function<Result<Quarantine>(const Owner&)>& change);
-  Result<std::unique_ptr<ssd::SsdTier>> OpenSsd();
-  Status AddTransport(const char* name, const std::string& address, std::string* bound);
-  void FollowMoves(const NodeTable& before, const NodeTable& after);
-  void RestorePlaces();
-  void KeepPlaces(const PlaceTimes& places);
-  void RestoreClears();
-  void KeepClears();
-  void Stop();
-
-  // OwnerPort
-  bool Post(SessionId session, Event&& event) override { return owner->Post(session, std::move(event)); }
-  uint64_t NowUs() override { return transport::NowUs(); }
-  Bytes EncodedTable() override {
-    Bytes bytes;
-    const std::lock_guard lock(table_mutex);
-    EncodeTable(table, &bytes);
-    return bytes;
-  }
-  // Acceptor
-  std::shared_ptr<transport::Handler> OnAccept(
-      const std::shared_ptr<transport::Connection>& connection) override;
-
-  void SlabGone(std::byte* base) {
-    owner->CallLater([this, base](Owner& state) {
-      slabs->Unmap(base);
-      state.SlabGone(base);
-    });
-  }
-
-  NodeOptions options;  // node_id may come from an SSD directory
-  std::vector<std::string> remarks;
-  NodeRecord record;
-  uint64_t started_us = 0;
-  mutable std::mutex table_mutex;
-  NodeTable table;
-  std::mutex
-      follow_mutex;  // one change of the table or of this node's places at a time; guards the next block
-  bool was_without = false;  // the cluster was without this node, until the next table
-  uint64_t moved_us = 0;
-  MovedSlots moved;
-  std::atomic<bool> brings_home{false};
-  mutable std::mutex told_mutex;  // guards the next block
-  Status places_kept, clears_kept;
-  HandOverProgress hand_over;
-  RepairProgress repair;
-  KvEventStats kv_events;
-  std::atomic<bool> ready{false};
-  std::atomic<bool> draining{false};
-  std::atomic<uint64_t> next_session{1};
-  std::atomic<uint64_t> connections_refused{0};
-  std::atomic<uint32_t> event_streams{0};
-  std::shared_ptr<SessionShared> shared = std::make_shared<SessionShared>();
-
-  // In the order in which they are made; Stop ends them as they depend on each other.
-  mutable std::mutex stop_mutex;
-  std::mutex rules_mutex;  // one change of the quarantine at a time, so that the file is the last one's
-  std::vector<std::unique_ptr<transport::Transport>> transports;
-  std::unique_ptr<Background> background;
-  std::unique_ptr<SlabMemory> slabs;
-  std::unique_ptr<OwnerThread> owner;
-  std::atomic<OwnerThread*> disk_listener{nullptr};  // disks begin to load before there is an owner
-  std::atomic<bool> stopped{false};
-};
 
 // Listening comes last: whoever connects finds everything there. But the record holds the bound addresses, so
 // sessions wait for `ready`: until then they are refused, and a client tries again.
@@ -284,10 +202,6 @@ NodeInfo Node::info() const {
     out.kv_events = impl_->kv_events;
   }
   return out;
-}
-
-namespace {
-const Status kStopped{Code::kUnavailable, "the node has stopped"};
 }
 
 Result<OwnerStats> Node::stats() const {
@@ -558,142 +472,9 @@ void Node::Impl::RestorePlaces() {
   });
 }
 
-void Node::SetOnQuestions(std::function<void()> on_questions) {
-  impl_->brings_home = static_cast<bool>(on_questions);
-  impl_->owner->SetOnQuestions(std::move(on_questions));
-  if (impl_->brings_home) return;
-  // Or requests would wait for answers that nobody brings.
-  impl_->owner->Call([](Owner& state) { state.SetMoved({}, transport::NowUs()); });
-}
-
-std::vector<Question> Node::TakeQuestions(size_t most) {
-  std::vector<Question> out;
-  impl_->owner->Call([&](Owner& owner) { out = owner.TakeQuestions(most); });
-  return out;
-}
-
-std::vector<ComingSlot> Node::MakeSlots(std::span<const ComingPiece> pieces) {
-  std::vector<ComingSlot> out(pieces.size());
-  impl_->owner->Call([&](Owner& owner) { out = owner.MakeSlots(pieces, transport::NowUs(), UnixMs()); });
-  return out;
-}
-
-void Node::LandPieces(std::span<const LandedPiece> pieces) {
-  impl_->owner->Call([&](Owner& owner) { owner.LandPieces(pieces, transport::NowUs(), UnixMs()); });
-}
-
-void Node::AnswerQuestions(std::span<const AnsweredQuestion> answers) {
-  impl_->owner->Call([&](Owner& owner) { owner.AnswerQuestions(answers, transport::NowUs(), UnixMs()); });
-}
-
 void Node::BeginDrain(bool save) {
   impl_->draining = true;
   impl_->owner->Call([save](Owner& owner) { owner.Drain(save); });
-}
-
-void Node::BeginHandOver() {
-  impl_->owner->Call([](Owner& owner) { owner.BeginHandOver(); });
-}
-
-uint64_t Node::clock_s() const {
-  uint64_t out = 0;
-  impl_->owner->Call([&](Owner& owner) { out = owner.clock_s(); });
-  return out;
-}
-
-std::optional<Forward> Node::NextForward() const {
-  std::optional<Forward> out;
-  impl_->owner->Call([&](Owner& owner) { out = owner.NextForward(); });
-  return out;
-}
-
-void Node::Forwarded(uint64_t token, bool heard) {
-  impl_->owner->Call([=](Owner& owner) { owner.Forwarded(token, heard); });
-}
-
-Result<std::vector<WarmPiece>> Node::ListWarm(const SlotSets* only) const {
-  std::vector<WarmPiece> list;
-  for (uint32_t from = 0; from != UINT32_MAX;) {
-    std::vector<WarmPiece> some;
-    if (!impl_->owner->Call([&](Owner& owner) { some = owner.ListWarm(&from, only); })) return kStopped;
-    list.insert(list.end(), some.begin(), some.end());
-  }
-  std::sort(list.begin(), list.end(), [](const WarmPiece& a, const WarmPiece& b) { return a.heat > b.heat; });
-  return list;
-}
-
-Result<OutgoingPage> Node::TakeOut(std::span<const WarmPiece> list, const PageLimits& limits, bool by_lease) {
-  OutgoingPage page;
-  if (!impl_->owner->Call([&](Owner& owner) { page = owner.TakeOut(list, limits, by_lease); })) {
-    return kStopped;
-  }
-  return page;
-}
-
-std::vector<bool> Node::LetGo(std::span<const uint32_t> entries) {
-  std::vector<bool> left(entries.size(), true);
-  impl_->owner->Call([&](Owner& owner) { left = owner.LetGo(entries); });
-  return left;
-}
-
-Result<Open> Node::OpeningOf(const Namespace& name_space) const {
-  Result<Open> out = kStopped;
-  impl_->owner->Call([&](Owner& owner) { out = owner.OpeningOf(name_space); });
-  return out;
-}
-
-void Node::SetOnRevokes(std::function<void()> on_revokes) {
-  impl_->owner->SetOnRevokes(std::move(on_revokes));
-}
-
-std::vector<HotBlock> Node::PlanHot() {
-  std::vector<HotBlock> out;
-  impl_->owner->Call([&](Owner& owner) { out = owner.PlanHot(transport::NowUs()); });
-  return out;
-}
-
-void Node::DistrustCopies() {
-  impl_->owner->Call([](Owner& owner) { owner.DistrustCopies(); });
-}
-
-bool Node::BeginCopy(const BlockName& name, const HotHolder& holder) {
-  bool begun = false;
-  impl_->owner->Call([&](Owner& owner) { begun = owner.BeginCopy(name, holder); });
-  return begun;
-}
-
-void Node::EndCopy(const BlockName& name, const HotHolder& holder, uint32_t reads, uint64_t put_bytes) {
-  impl_->owner->Call([&](Owner& owner) { owner.EndCopy(name, holder, reads, put_bytes); });
-}
-
-void Node::DropHot(const BlockName& name) {
-  impl_->owner->Call([&](Owner& owner) { owner.DropHot(name); });
-}
-
-std::vector<HotRevoke> Node::Revokes() const {
-  std::vector<HotRevoke> out;
-  impl_->owner->Call([&](Owner& owner) { out = owner.Revokes(); });
-  return out;
-}
-
-void Node::Revoked(uint64_t token, const std::string& node) {
-  impl_->owner->Call([&](Owner& owner) { owner.Revoked(token, node); });
-}
-
-std::vector<HotInfo> Node::HotList() const {
-  std::vector<HotInfo> out;
-  impl_->owner->Call([&](Owner& owner) { out = owner.HotList(transport::NowUs()); });
-  return out;
-}
-
-void Node::SetHandOver(const HandOverProgress& progress) {
-  const std::lock_guard lock(impl_->told_mutex);
-  impl_->hand_over = progress;
-}
-
-void Node::SetRepair(const RepairProgress& progress) {
-  const std::lock_guard lock(impl_->told_mutex);
-  impl_->repair = progress;
 }
 
 void Node::Drain(uint64_t budget_us) {

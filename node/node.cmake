@@ -17,6 +17,7 @@ add_library(larder_node STATIC
   ${CMAKE_CURRENT_LIST_DIR}/cluster/hot_copies.cc
   ${CMAKE_CURRENT_LIST_DIR}/mailbox.cc
   ${CMAKE_CURRENT_LIST_DIR}/node.cc
+  ${CMAKE_CURRENT_LIST_DIR}/node_cluster.cc
   ${CMAKE_CURRENT_LIST_DIR}/node_record.cc
   ${CMAKE_CURRENT_LIST_DIR}/owner_thread.cc
   ${CMAKE_CURRENT_LIST_DIR}/cluster/peer_link.cc

@@ -248,6 +248,9 @@ struct MoveReply {
   bool operator==(const MoveReply&) const = default;
 };
 
+// How long a copy may outlive the word of its home.
+inline constexpr uint64_t kHotLeaseUs = 60'000'000;
+
 // Between nodes: the home of blocks that were copied to the receiver renews their leases, as Reserve has
 // them. Since the receiver's clock comes back to it, a message that was under way for long renews nothing.
 // Without blocks it asks for that clock.

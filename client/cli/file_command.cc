@@ -62,15 +62,20 @@ Status PutBlocks(Client* client, const NamespaceHandle& handle, const Globals& g
   }
   // A busy node says "again later"; whoever sits at this command wants it stored.
   const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(globals.timeout_us);
-  std::vector<PutResult> results = client->Put(handle, items, {globals.timeout_us});
+  const auto left_us = [&] {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::microseconds>(end - std::chrono::steady_clock::now());
+    return static_cast<uint64_t>(std::max<int64_t>(0, left.count()));
+  };
   const auto busy = [](const PutResult& result) {
     return !result.there() && result.why.code() == Code::kBusy;
   };
-  while (std::ranges::any_of(results, busy) && std::chrono::steady_clock::now() < end) {
+  std::vector<PutResult> results = client->Put(handle, items, {globals.timeout_us});
+  for (auto at = std::ranges::find_if(results, busy); at != results.end() && left_us() != 0;
+       at = std::ranges::find_if(results, busy)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    const auto left =
-        std::chrono::duration_cast<std::chrono::microseconds>(end - std::chrono::steady_clock::now());
-    results = client->Put(handle, items, {static_cast<uint64_t>(std::max<int64_t>(1'000, left.count()))});
+    const PutItem& item = items[static_cast<size_t>(at - results.begin())];
+    *at = client->Put(handle, std::span(&item, 1), {std::max<uint64_t>(1'000, left_us())}).front();
   }
   for (const PutResult& result : results) {
     if (result.state == PutState::kDiffers) {

@@ -141,6 +141,7 @@ class Core {
   bool Usable(Peer* peer);
   void Probe(Peer* peer);
   bool NeedsIntroduction(const Peer& peer) const;
+  bool IsConnected(const Peer& peer) const;
   bool OverShm(const Peer& peer) const;
   Endpoint EndpointOf(const Peer& peer) const;
   void EnsureLinks(Peer* peer, size_t lane);

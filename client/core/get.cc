@@ -7,8 +7,6 @@
 namespace larder::client {
 namespace {
 
-constexpr uint64_t kCopyLeaseUs = 60'000'000;  // no copy outlives its home by more
-
 Outcome OutcomeOf(Presence reason) {
   switch (reason) {
     case Presence::kBusy:
@@ -75,7 +73,8 @@ Peer* Core::NearPlace(Peer* near, GetTarget* target) {
   target->away = target->near = false;
   if (near == nullptr || target->no_near || target->copy != 0 || target->repeats != 0) return nullptr;
   const Peer* home = Candidate(target->ref.hash, 0, false);
-  if (home == nullptr || OverShm(*home) || now_us_ < home->known_us + kCopyLeaseUs) return nullptr;
+  if (home == nullptr || OverShm(*home) || home->known_us == 0 || now_us_ < home->known_us + kHotLeaseUs)
+    return nullptr;
   target->away = target->near = target->no_near = true;
   return near;
 }

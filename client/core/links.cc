@@ -200,6 +200,7 @@ void Core::Adopt(Link* link) {
   if (link->introduction) {
     if (!peer->introduced || peer->record.incarnation != link->introduction->incarnation) {
       peer->avoid_shm = peer->avoid_ucx = false;
+      peer->known_us = 0;
     }
     // Its address stays the table's: that one is known to lead here.
     const std::string data_address = peer->record.data_address;
@@ -209,11 +210,7 @@ void Core::Adopt(Link* link) {
   }
   peer->introduced = true;
   peer->near = link->near;
-  size_t ready = 0;
-  for (const Lane& lane : peer->lanes) {
-    for (const Link* each : lane.links) ready += each->state == Link::State::kReady ? 1 : 0;
-  }
-  if (ready == 1) peer->known_us = now_us_;
+  if (peer->known_us == 0) peer->known_us = now_us_;
   if (peer->was_up && peer->down) ++stats_.reconnects;
   peer->down = false;
   peer->was_up = true;
@@ -306,7 +303,7 @@ void Core::OnClosed(LinkId id, const transport::Error& why, uint64_t now_us) {
     if (greeted && !peer->down) peer->last_error = text;
     peer->late = false;
     ForgetHot(peer);
-    peer->known_us = now_us_;
+    peer->known_us = IsConnected(*peer) ? now_us_ : 0;
     MarkDirty(peer);
   }
   auto calls = std::move(link->calls);

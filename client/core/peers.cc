@@ -99,6 +99,13 @@ bool Core::NeedsIntroduction(const Peer& peer) const {
   return options_.client.transport != "tcp" && !peer.introduced && peer.record.host_id.empty();
 }
 
+bool Core::IsConnected(const Peer& peer) const {
+  return std::ranges::any_of(peer.lanes, [](const Lane& lane) {
+    return std::ranges::any_of(lane.links,
+                               [](const Link* link) { return link->state == Link::State::kReady; });
+  });
+}
+
 // On this host, beside nodes that are not.
 bool Core::OverShm(const Peer& peer) const {
   const bool same_host = !options_.host_id.empty() && peer.record.host_id == options_.host_id;
@@ -348,9 +355,7 @@ std::vector<PeerInfo> Core::Peers(uint64_t now_us) const {
     info.record = peer->record;
     info.last_error = peer->last_error;
     info.transport = EndpointOf(*peer).transport;
-    for (const Lane& lane : peer->lanes) {
-      for (const Link* link : lane.links) info.connected |= link->state == Link::State::kReady;
-    }
+    info.connected = IsConnected(*peer);
     if (peer->down && peer->retry_us > now_us) info.retry_in_us = peer->retry_us - now_us;
     infos.push_back(std::move(info));
   }

@@ -115,7 +115,7 @@ struct Peer {
   bool late = false;  // left a get without a sign of work: other copies are asked first, until it answers
   Presence down_reason = Presence::kUnreachable;
   bool was_up = false;
-  uint64_t known_us = 0;  // since when it has been connected without a break
+  uint64_t known_us = 0;  // since when this life of it has been connected without a break; 0: it is not
   bool dirty = false;     // to be pumped before the core returns
   bool hungry = false;    // stopped by the budget of all peers
   uint64_t retry_us = 0;

@@ -48,36 +48,17 @@ BringHome::BringHome(Node* node, const std::vector<Credential>& credentials)
   transport_ = transport::MakeTransport("tcp", tcp, &error);
   if (transport_ == nullptr) return;  // no thread or descriptor is left: misses stay misses
   thread_ = std::thread([this] { Run(); });
-  node_->SetOnQuestions([this] {
-    const std::lock_guard lock(mutex_);
-    woken_ = true;
-    changed_.notify_all();
-  });
+  node_->SetOnQuestions([this] { wait_.Wake(); });
 }
 
 BringHome::~BringHome() {
   node_->SetOnQuestions({});
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-    changed_.notify_all();
-  }
+  wait_.Stop();
   if (thread_.joinable()) thread_.join();
 }
 
-bool BringHome::Stopping() {
-  const std::lock_guard lock(mutex_);
-  return stop_;
-}
-
 void BringHome::Run() {
-  for (;;) {
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stop_ || woken_; });
-      if (stop_) break;
-      woken_ = false;
-    }
+  while (wait_.UntilWoken()) {
     for (auto questions = node_->TakeQuestions(kQuestionsOfStep); !questions.empty();
          questions = node_->TakeQuestions(kQuestionsOfStep)) {
       AskAll(std::move(questions));
@@ -104,7 +85,7 @@ void BringHome::Ask(const Addressee& addressee, std::vector<Question> questions)
       for (const Question& question : questions) answers.push_back({question.token, how});
       node_->AnswerQuestions(answers);
     };
-    if (Stopping()) return end_all(Homing::kNotNow);
+    if (wait_.stopping()) return end_all(Homing::kNotNow);
     if (silent_.count(std::get<0>(addressee)) != 0) return end_all(Homing::kUnreachable);
     const Result<PeerLink::Moved> moved = Fetch(addressee, questions);
     if (!moved.ok()) {

@@ -7,10 +7,8 @@
 // waits for a block is held up no longer than the owner lets him.
 #pragma once
 
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
@@ -18,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "node/cluster/job_wait.h"
 #include "node/cluster/peer_link.h"
 #include "node/node.h"
 
@@ -37,7 +36,6 @@ class BringHome {
   using LinkName = std::pair<std::string, Digest>;  // node, asker
 
   void Run();
-  bool Stopping();
   void AskAll(std::vector<Question>&& questions);
   void Ask(const Addressee& addressee, std::vector<Question> questions);
   Result<PeerLink*> LinkTo(const std::string& id, const Digest& asker);
@@ -52,10 +50,7 @@ class BringHome {
   std::map<LinkName, std::unique_ptr<PeerLink>> links_;
   std::set<std::string> silent_;  // nodes that did not answer, among the questions at hand
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool woken_ = false;
-  bool stop_ = false;
+  JobWait wait_;
   std::thread thread_;  // begins when all else is there
 };
 

@@ -30,32 +30,24 @@ HandOver::HandOver(Node* node, const HandOverOptions& options)
       thread_([this] { Give(); }) {}
 
 HandOver::~HandOver() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-    changed_.notify_all();
-  }
+  wait_.Stop();
   thread_.join();
 }
 
 void HandOver::Wait() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return given_; });
+  given_.wait();
 }
 
 bool HandOver::Late() {
-  const std::lock_guard lock(mutex_);
-  return stop_ || transport::NowUs() >= end_us_;
+  return wait_.stopping() || transport::NowUs() >= end_us_;
 }
 
 // Waits, at most until it is late, and forwards meanwhile.
 void HandOver::Pause(uint64_t until_us) {
   do {
     courier_.ForwardAll([this] { return Late(); }, end_us_);
-    std::unique_lock lock(mutex_);
     const uint64_t now_us = transport::NowUs(), wake_us = std::min(until_us, end_us_);
-    const uint64_t pause_us = std::min(kForwardPollUs, wake_us > now_us ? wake_us - now_us : 0);
-    changed_.wait_for(lock, std::chrono::microseconds(pause_us), [this] { return stop_; });
+    (void)wait_.For(std::min(kForwardPollUs, wake_us > now_us ? wake_us - now_us : 0));
   } while (!Late() && transport::NowUs() < until_us);
 }
 
@@ -76,11 +68,7 @@ void HandOver::Give() {
   progress_.reason = GiveAll();
   progress_.ended = true;
   node_->SetHandOver(progress_);
-  {
-    const std::lock_guard lock(mutex_);
-    given_ = true;
-    changed_.notify_all();
-  }
+  given_.count_down();
   end_us_ = UINT64_MAX;  // from now on only what is removed goes on
   Pause(UINT64_MAX);
 }

@@ -9,14 +9,14 @@
 // it is answered.
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
+#include <latch>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "node/cluster/courier.h"
+#include "node/cluster/job_wait.h"
 #include "node/node.h"
 
 namespace larder::node {
@@ -61,10 +61,8 @@ class HandOver {
   Placement placement_;
   Courier courier_;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool given_ = false;
-  bool stop_ = false;
+  std::latch given_{1};
+  JobWait wait_;
   std::thread thread_;  // begins when all else is there
 };
 

@@ -4,7 +4,6 @@
 
 #include "node/membership/control_calls.h"
 #include "node/owner_thread.h"
-#include "proto/control.grpc.pb.h"
 
 namespace larder::node {
 
@@ -12,33 +11,25 @@ namespace {
 
 namespace api = larder::control::v1;
 
-struct Call {
-  grpc::ClientContext context;
-  std::unique_ptr<api::Control::Stub> stub;
-  std::unique_ptr<grpc::ClientAsyncResponseReader<api::QuarantineState>> reader;
-  api::QuarantineState state;
-  grpc::Status status;
-};
-
 // Those that answered.
 std::vector<api::QuarantineState> AskAll(const std::vector<std::string>& addresses, const std::string& token,
                                          uint64_t timeout_us) {
   CallQueue queue;
-  std::vector<std::unique_ptr<Call>> calls;
+  std::vector<std::unique_ptr<ControlCall<api::QuarantineState>>> calls;
   for (const std::string& address : addresses) {
-    auto call = std::make_unique<Call>();
+    auto call = std::make_unique<ControlCall<api::QuarantineState>>();
     Prepare(&call->context, token, timeout_us);
     call->stub = api::Control::NewStub(ConnectToNode(address));
     api::GetQuarantineRequest request;
     request.set_with_clears(true);
     call->reader = call->stub->AsyncGetQuarantine(&call->context, request, queue.get());
-    call->reader->Finish(&call->state, &call->status, call.get());
+    call->reader->Finish(&call->response, &call->status, call.get());
     calls.push_back(std::move(call));
   }
   queue.Await();
   std::vector<api::QuarantineState> out;
   for (const auto& call : calls) {
-    if (call->status.ok()) out.push_back(std::move(call->state));
+    if (call->status.ok()) out.push_back(std::move(call->response));
   }
   return out;
 }

@@ -1,7 +1,6 @@
 #include "node/cluster/hot_copies.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 namespace larder::node {
@@ -60,40 +59,21 @@ HotCopies::HotCopies(Node* node, const HotCopiesOptions& options)
       pace_(options.bytes_per_second),
       courier_(node, options.credentials, "copies: " + self_),
       thread_([this] { Run(); }) {
-  node_->SetOnRevokes([this] {
-    const std::lock_guard lock(mutex_);
-    woken_ = true;
-    changed_.notify_all();
-  });
+  node_->SetOnRevokes([this] { wait_.Wake(); });
 }
 
 HotCopies::~HotCopies() {
   node_->SetOnRevokes({});
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-    changed_.notify_all();
-  }
+  wait_.Stop();
   thread_.join();
-}
-
-bool HotCopies::Stopping() {
-  const std::lock_guard lock(mutex_);
-  return stop_;
 }
 
 // Tells of revokes meanwhile. False: it is to stop.
 bool HotCopies::Pause(uint64_t until_us) {
   for (;;) {
     const uint64_t now_us = transport::NowUs();
-    if (now_us >= until_us) return !Stopping();
-    {
-      std::unique_lock lock(mutex_);
-      const auto pause = std::chrono::microseconds(std::min(until_us - now_us, kTellAgainUs));
-      changed_.wait_for(lock, pause, [this] { return stop_ || woken_; });
-      if (stop_) return false;
-      woken_ = false;
-    }
+    if (now_us >= until_us) return !wait_.stopping();
+    if (!wait_.For(std::min(until_us - now_us, kTellAgainUs))) return false;
     TellRevokes();
   }
 }
@@ -120,7 +100,7 @@ void HotCopies::Run() {
 void HotCopies::TellRevokes() {
   for (const HotRevoke& revoke : node_->Revokes()) {
     for (const HotHolder& holder : revoke.holders) {
-      if (Stopping()) return;
+      if (wait_.stopping()) return;
       if (TellHolder(revoke, holder)) node_->Revoked(revoke.token, holder.node);
     }
   }

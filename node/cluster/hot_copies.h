@@ -8,13 +8,12 @@
 // copies with the answers of their gets.
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "node/cluster/courier.h"
+#include "node/cluster/job_wait.h"
 #include "node/node.h"
 #include "node/owner/hot_round.h"
 
@@ -37,7 +36,6 @@ class HotCopies {
 
   void Run();
   bool Pause(uint64_t until_us);
-  bool Stopping();
   void TellRevokes();
   bool TellHolder(const HotRevoke& revoke, const HotHolder& holder);
 
@@ -46,10 +44,7 @@ class HotCopies {
   Pace pace_;
   Courier courier_;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool woken_ = false;
-  bool stop_ = false;
+  JobWait wait_;
   std::thread thread_;  // begins when all else is there
 };
 

@@ -29,34 +29,23 @@ Repair::Repair(Node* node, const RepairOptions& options)
 }
 
 Repair::~Repair() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-    changed_.notify_all();
-  }
+  wait_.Stop();
   thread_.join();
 }
 
 // Also when this restoring is of a table that is no longer in force.
 bool Repair::Outdated() {
-  const std::lock_guard lock(mutex_);
-  return stop_ || node_->table_epoch() != epoch_;
-}
-
-// False: it is to stop.
-bool Repair::Pause(uint64_t us) {
-  std::unique_lock lock(mutex_);
-  return !changed_.wait_for(lock, std::chrono::microseconds(us), [this] { return stop_; });
+  return wait_.stopping() || node_->table_epoch() != epoch_;
 }
 
 void Repair::Follow() {
   Status started = courier_.Start();
-  for (bool restored = true; Pause(kLookUs);) {
+  for (bool restored = true; wait_.For(kLookUs);) {
     if (!started.ok()) started = courier_.Start();
     const bool newer = node_->table_epoch() != epoch_;
     if (newer) Take(node_->info().table);
     if ((restored && !newer) || !started.ok()) continue;
-    restored = (!newer || Pause(options_.settle_us)) && Restore();
+    restored = (!newer || wait_.For(options_.settle_us)) && Restore();
     if (restored) before_ = {now_};
   }
 }
@@ -95,7 +84,7 @@ bool Repair::Restore() {
     if (list.empty()) break;
     pause_us = list.size() != before ? kRoundPauseMinUs : std::min(2 * pause_us, kRoundPauseMaxUs);
     for (const uint64_t end_us = transport::NowUs() + pause_us; transport::NowUs() < end_us;) {
-      if (Outdated() || !Pause(kLookUs)) return false;
+      if (Outdated() || !wait_.For(kLookUs)) return false;
     }
   }
   progress_.pieces = 0;  // also of a table that came in between
@@ -116,7 +105,7 @@ std::vector<WarmPiece> Repair::OneRound(std::span<const WarmPiece> list, bool al
     pace_.Begin();
     PutPage(page.value(), all, &again);
     const uint64_t next_us = pace_.After(progress_.restored_bytes - before), now_us = transport::NowUs();
-    if (next_us > now_us && !Pause(next_us - now_us)) break;
+    if (next_us > now_us && !wait_.For(next_us - now_us)) break;
   }
   again.insert(again.end(), list.begin(), list.end());
   return again;

@@ -12,16 +12,15 @@
 #pragma once
 
 #include <array>
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <span>
 #include <thread>
 #include <vector>
 
 #include "node/cluster/courier.h"
+#include "node/cluster/job_wait.h"
 #include "node/node.h"
 #include "node/owner/replica_places.h"
 
@@ -52,7 +51,6 @@ class Repair {
   Parcels Sort(const OutgoingPage& page, bool all, std::set<uint32_t>* later) const;
   void PutPage(const OutgoingPage& page, bool all, std::vector<WarmPiece>* again);
   bool Outdated();
-  bool Pause(uint64_t us);
 
   Node* const node_;
   const RepairOptions options_;
@@ -69,9 +67,7 @@ class Repair {
   Pace pace_;
   Courier courier_;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stop_ = false;
+  JobWait wait_;
   std::thread thread_;  // begins when all else is there
 };
 

@@ -7,7 +7,19 @@
 #include <memory>
 #include <string>
 
+#include "proto/control.grpc.pb.h"
+
 namespace larder::node {
+
+// One asynchronous call to another node, from its Prepare to the end of its queue's Await.
+template <typename Response>
+struct ControlCall {
+  grpc::ClientContext context;
+  std::unique_ptr<larder::control::v1::Control::Stub> stub;
+  std::unique_ptr<grpc::ClientAsyncResponseReader<Response>> reader;
+  Response response;
+  grpc::Status status;
+};
 
 // By no proxy that the environment names, and with a connection of its own.
 std::shared_ptr<grpc::Channel> ConnectToNode(const std::string& address);

@@ -1,41 +1,28 @@
 #include "node/membership/peer_calls.h"
 
 #include "node/membership/control_calls.h"
-#include "proto/control.grpc.pb.h"
 
 namespace larder::node {
 
-namespace {
-
 namespace api = larder::control::v1;
-
-struct Call {
-  grpc::ClientContext context;
-  std::unique_ptr<api::Control::Stub> stub;
-  std::unique_ptr<grpc::ClientAsyncResponseReader<api::ExchangeResponse>> reader;
-  PeerCalls::Answer answer;
-};
-
-}  // namespace
 
 std::vector<PeerCalls::Answer> PeerCalls::Ask(const std::set<std::string>& addresses,
                                               const api::ExchangeRequest& request, uint64_t timeout_us) {
   CallQueue queue;
-  std::vector<std::unique_ptr<Call>> calls;
+  std::vector<std::pair<std::string, std::unique_ptr<ControlCall<api::ExchangeResponse>>>> calls;
   for (const std::string& address : addresses) {
     std::shared_ptr<grpc::Channel>& channel = channels_[address];
     if (channel == nullptr) channel = ConnectToNode(address);
-    auto call = std::make_unique<Call>();
-    call->answer.address = address;
+    auto call = std::make_unique<ControlCall<api::ExchangeResponse>>();
     Prepare(&call->context, token_, timeout_us);
     call->stub = api::Control::NewStub(channel);
     call->reader = call->stub->AsyncExchange(&call->context, request, queue.get());
-    call->reader->Finish(&call->answer.response, &call->answer.status, call.get());
-    calls.push_back(std::move(call));
+    call->reader->Finish(&call->response, &call->status, call.get());
+    calls.emplace_back(address, std::move(call));
   }
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& call : calls) {
+    for (const auto& [address, call] : calls) {
       contexts_.insert(&call->context);
       if (stopping_) call->context.TryCancel();
     }
@@ -46,9 +33,9 @@ std::vector<PeerCalls::Answer> PeerCalls::Ask(const std::set<std::string>& addre
     contexts_.clear();
   }
   std::vector<Answer> answers;
-  for (const auto& call : calls) {
-    if (!call->answer.status.ok()) channels_.erase(call->answer.address);
-    answers.push_back(std::move(call->answer));
+  for (const auto& [address, call] : calls) {
+    if (!call->status.ok()) channels_.erase(address);
+    answers.push_back({address, std::move(call->status), std::move(call->response)});
   }
   return answers;
 }

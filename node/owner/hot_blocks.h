@@ -21,7 +21,6 @@
 namespace larder::node {
 
 inline constexpr uint32_t kHotPlacesMax = 64;  // of a block, its home included: bits of GetReply::Places
-inline constexpr uint64_t kHotLeaseUs = 60'000'000;
 inline constexpr uint64_t kHotRenewUs = 15'000'000;
 
 // Where a copy is, or is being put.

@@ -35,7 +35,7 @@ struct Entry {
   uint8_t warm : 1 = 0;      // touched meanwhile: it stays
   uint8_t used : 1 = 0;      // touched since it was stored
   uint8_t charged : 1 = 0;   // its slot counts as its tenant's
-  uint8_t leaving : 1 = 0;   // hidden and charged: its tenant's when its pins end
+  uint8_t leaving : 1 = 0;   // hidden, charged and hard-pinned: its tenant's soon
   uint8_t leased : 1 = 0;    // another node's hot block; it goes when nobody renews its lease
   Rectangle rectangle;
   uint32_t next_piece = 0;  // of the same key; also links free entries

@@ -154,8 +154,7 @@ struct OwnerOptions {
   uint64_t scrub_bytes_per_s = 0;  // of memory, and as many of SSD, that are verified in the background
   uint32_t hot_copies_max = 0;     // of a block that is read more than its share; 0: none, nothing is counted
   uint32_t hot_share_percent = 10;  // of what this node serves
-  uint32_t near_share_percent =
-      0;  // of the memory, for copies by lease; 0: no near copies, here nor elsewhere
+  uint32_t near_share_percent = 0;  // of the memory, for copies by lease; 0: no near ones, here nor elsewhere
   bool allow_weak_hash = false;
   std::vector<TenantLimits> tenants;
 };

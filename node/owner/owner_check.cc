@@ -137,22 +137,23 @@ std::string Owner::State::CheckNamespaces() const {
 }
 
 std::string Owner::State::CheckTenants() const {
-  std::map<uint32_t, uint64_t> used, spilling, leaving;
+  std::map<uint32_t, uint64_t> used, spilling, leaving, ticket_counts;
   for (uint32_t entry = 0; entry < index.entry_bound(); ++entry) {
     const Entry& e = index[entry];
     if (e.hidden != 0 && !e.pinned()) continue;  // free
     const SlotShape& shape = arena.ShapeOf(PlaceOf(entry));
     if (e.charged != 0) used[shape.tenant] += shape.slot_bytes;
-    if (e.charged != 0 && e.hidden != 0) leaving[shape.tenant] += shape.slot_bytes;
+    if (e.charged != 0 && e.hidden != 0 && e.hard_pins != 0) leaving[shape.tenant] += shape.slot_bytes;
     if (e.spilling != 0) spilling[shape.tenant] += shape.slot_bytes;
   }
   for (const auto& [id, ticket] : tickets) {
     const SlotShape& shape = arena.ShapeOf(ticket.place);
     used[shape.tenant] += shape.slot_bytes;
+    ++ticket_counts[shape.tenant];
   }
   for (const auto& [number, tenant] : tenants) {
     if (tenant.used_bytes != used[number] || tenant.spilling_bytes != spilling[number] ||
-        tenant.leaving_bytes != leaving[number])
+        tenant.leaving_bytes != leaving[number] || tenant.tickets != ticket_counts[number])
       return "what a tenant uses and its count disagree";
     if (tenant.used_bytes > tenant.limits.quota_bytes) return "a tenant is over its quota";
     if (tenant.used_bytes == 0 && tenant.namespaces == 0) return "a tenant without anything is kept";

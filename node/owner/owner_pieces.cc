@@ -129,15 +129,20 @@ void Owner::State::Leave(uint32_t entry, Presence reason) {
   }
   index.Hide(entry);
   if (!e.pinned()) return FreeEntry(entry);
-  if (e.charged == 0) return;
+  if (e.charged == 0 || e.hard_pins == 0) return;
   index[entry].leaving = 1;
   const SlotShape& shape = arena.ShapeOf(PlaceOf(entry));
   tenants.at(shape.tenant).leaving_bytes += shape.slot_bytes;
 }
 
+void Owner::State::EndLeaving(uint32_t entry) {
+  index[entry].leaving = 0;
+  const SlotShape& shape = arena.ShapeOf(PlaceOf(entry));
+  tenants.at(shape.tenant).leaving_bytes -= shape.slot_bytes;
+}
+
 void Owner::State::FreeEntry(uint32_t entry) {
   const SlotShape& shape = arena.ShapeOf(PlaceOf(entry));
-  if (index[entry].leaving != 0) tenants.at(shape.tenant).leaving_bytes -= shape.slot_bytes;
   if (index[entry].charged != 0) Uncharge(shape.tenant, shape.slot_bytes);
   arena.Free(PlaceOf(entry));
   index.Free(entry);
@@ -153,7 +158,9 @@ void Owner::State::UnpinHard(uint32_t entry) {
   LARDER_CHECK(e.hard_pins > 0);
   --e.hard_pins;
   --hard_pins;
-  if (e.hidden != 0 && !e.pinned()) FreeEntry(entry);
+  if (e.hidden == 0 || e.hard_pins != 0) return;
+  if (e.leaving != 0) EndLeaving(entry);
+  if (!e.pinned()) FreeEntry(entry);
 }
 
 void Owner::State::EndPin(Session* session, uint64_t handle) {

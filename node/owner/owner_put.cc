@@ -144,6 +144,7 @@ PutState Owner::State::ReserveBlock(const Asker& asker, uint32_t number, Reserve
   asker.session->tickets.insert(id);
   outbox->Deliver(asker.id, Grant{id, {arena.Payload(ticket.place), payload_bytes}, ticket.parts});
   tickets.emplace(id, std::move(ticket));
+  ++tenants.at(shape.tenant).tickets;
   *ticket_id = id;
   return PutState::kTicket;
 }
@@ -284,6 +285,7 @@ void Owner::State::DropTicket(uint64_t id, bool free_slot) {
     if (--writers->second == 0) writing.erase(writers);
   }
   const SlotShape& shape = arena.ShapeOf(ticket.place);
+  --tenants.at(shape.tenant).tickets;
   Uncharge(shape.tenant, shape.slot_bytes);
   if (free_slot) arena.Free(ticket.place);
   ticket_bytes -= ticket.kept_bytes;

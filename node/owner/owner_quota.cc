@@ -66,16 +66,10 @@ PutState Owner::State::TakeQuota(uint32_t number, uint64_t slot_bytes) {
       return PutState::kBusy;
     } else if (bool working = false; !EvictOf(number, &working)) {
       working |= !sweeping.empty() || tenant.spilling_bytes != 0 || tenant.leaving_bytes != 0;
-      return working || HasTickets(number) ? PutState::kBusy : PutState::kOverQuota;
+      return working || tenant.tickets != 0 ? PutState::kBusy : PutState::kOverQuota;
     }
   }
   return PutState::kTicket;
-}
-
-// At most tickets_max looks, when nothing else of the tenant may leave.
-bool Owner::State::HasTickets(uint32_t tenant) const {
-  return std::ranges::any_of(
-      tickets, [&](const auto& each) { return arena.ShapeOf(each.second.place).tenant == tenant; });
 }
 
 bool Owner::State::EvictOf(uint32_t tenant, bool* working) {

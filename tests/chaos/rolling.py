@@ -21,7 +21,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "integration"))
 BIN = pathlib.Path(os.environ.setdefault("LARDER_BIN", str(HERE.parents[1] / "build/release/bin")))
-from cluster_test import Etcd  # noqa: E402
+from etcd_case import Etcd  # noqa: E402
 from daemon import CLEAN_ENV, until  # noqa: E402
 
 NODES = 3

@@ -1,82 +1,22 @@
 #!/usr/bin/env python3
-"""Nodes that know each other through a real etcd: joining, restarts, etcd away.
+"""Nodes that know each other through a real etcd: joining, restarts, etcd away, what was missed meanwhile.
 
     tests/integration/cluster_test.py [NAME...]   LARDER_BIN is the folder of the programs (build/release/bin)
 """
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import unittest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
-from daemon import CLEAN_ENV, CTL, NODE, Node, PATIENCE_S, run, until  # noqa: E402
-from free_port import free_port  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from daemon import CLEAN_ENV, NODE, PATIENCE_S, run, until  # noqa: E402
+from etcd_case import EtcdCase  # noqa: E402
 
 
-class Etcd:
-    def __init__(self, folder):
-        self.folder = folder
-        self.client, self.peer = free_port(), free_port()
-        self.address = f"127.0.0.1:{self.client}"
-        self.start()
-
-    def start(self):
-        peer = f"http://127.0.0.1:{self.peer}"
-        with open(self.folder / "etcd.log", "ab") as log:
-            self.process = subprocess.Popen(
-                ["etcd", "--data-dir", self.folder / "etcd", "--listen-client-urls", "http://" + self.address,
-                 "--advertise-client-urls", "http://" + self.address, "--listen-peer-urls", peer,
-                 "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer],
-                stdout=log, stderr=log, env=CLEAN_ENV)
-        until(self.healthy, "etcd")
-
-    def healthy(self):
-        done = run("etcdctl", "--endpoints", self.address, "endpoint", "health", env={"ETCDCTL_API": "3"})
-        return done.returncode == 0
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-
-
-class Cluster(unittest.TestCase):
-    def setUp(self):
-        for program in ("etcd", "etcdctl"):
-            self.assertIsNotNone(shutil.which(program), program + " is not installed: ./deploy/install-packages")
-        folder = tempfile.TemporaryDirectory(prefix="larder-cluster-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.etcd = Etcd(self.folder)
-        self.addCleanup(self.etcd.kill)
-
-    def node(self, name, *flags):
-        started = Node(self.folder, "--membership", "etcd", "--etcd-endpoints", self.etcd.address, "--lease", "1s",
-                       "--state-dir", str(self.folder / ("state-" + name)), *flags, name=name)
-        self.addCleanup(self.end, started)
-        return started
-
-    @staticmethod
-    def end(node):
-        if node.process.poll() is None:
-            node.process.kill()
-        node.process.wait()
-
-    @staticmethod
-    def health(node):
-        return json.loads(node.http("/healthz")[1])
-
-    def sees(self, node, nodes):
-        return until(lambda: self.health(node)["table_nodes"] == nodes, f"a table of {nodes}")
-
-    def same_table(self, *nodes):
-        until(lambda: len({self.health(node)["table_epoch"] for node in nodes}) == 1, "one version")
-
+class Cluster(EtcdCase):
     def test_three_nodes_find_each_other_and_serve_a_client(self):
         nodes = [self.node(name) for name in ("a", "b", "c")]
         for node in nodes:
@@ -160,181 +100,6 @@ class Cluster(unittest.TestCase):
         self.assertFalse((self.folder / "report").exists())
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(PATIENCE_S), 0)
-
-    def test_a_drained_node_is_gone_from_the_table(self):
-        nodes = [self.node(name) for name in ("a", "b", "c")]
-        for node in nodes:
-            self.sees(node, 3)
-        a, b, c = nodes
-        drained = a.ctl("drain", c.report["node_id"], "--json")
-        self.assertEqual(drained.returncode, 0, drained.stderr)
-        self.assertTrue(json.loads(drained.stdout)["ended"], drained.stdout)
-        self.assertEqual(c.process.wait(PATIENCE_S), 0)
-        for node in (a, b):  # at once, not after the grace of minutes
-            self.sees(node, 2)
-        c.start()
-        for node in nodes:
-            self.sees(node, 3)
-
-    def three_with_files(self, *flags, credentials=False, files=12):
-        """Nodes a, b, c, and files of one to two MiB that are spread over them."""
-        if credentials:
-            path = self.folder / "credentials.toml"
-            path.write_text("[[credentials]]\nname = 'one'\ntoken = '0123456789abcdef'\n"
-                            "[[credentials]]\nname = 'two'\ntoken = 'fedcba9876543210'\ntenant = 't'\n")
-            flags += ("--credentials", str(path))
-        nodes = self.nodes_with_one_table("a", "b", "c", flags=flags)
-        self.put_files(nodes[0], credentials, files)
-        return nodes
-
-    def nodes_with_one_table(self, *names, flags=()):
-        nodes = [self.node(name, "--node-id", name, *flags) for name in names]
-        for node in nodes:
-            self.sees(node, len(nodes))
-        self.same_table(*nodes)
-        return nodes
-
-    def put_files(self, node, credentials=False, files=12):
-        self.files = {}
-        for number in range(files):
-            how = ("--tenant", "t", "--salt", f"secret {number % 2}")
-            if credentials:
-                how += ("--token", ("0123456789abcdef", "fedcba9876543210")[number % 2])
-            content = os.urandom(1_500_000)
-            put = node.ctl("put", "-", "--name", f"file {number}", *how, stdin=content)
-            self.assertEqual(put.returncode, 0, put.stderr)
-            self.files[f"file {number}"] = (content, how)
-
-    def missing(self, node):
-        """Files that the cluster has not got any more. What it has must be right."""
-        missing = []
-        for name, (content, how) in self.files.items():
-            got = node.ctl("get", name, *how)
-            if got.returncode == 0:
-                self.assertEqual(got.stdout, content)
-            else:
-                missing.append(name)
-        return missing
-
-    def drain(self, asked, node, *more):
-        """Begins it; returns the running larderctl."""
-        argv = [CTL, "-e", asked.report["data"], "drain", node.report["node_id"], *more]
-        drain = subprocess.Popen(argv, env=CLEAN_ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.addCleanup(drain.stdout.close)
-        self.addCleanup(drain.stderr.close)
-        self.addCleanup(drain.kill)
-        return drain
-
-    def handed(self, node):
-        return node.metric('larder_hand_over_blocks{kind="handed"}')
-
-    def test_a_drained_node_hands_its_blocks_over_for_whoever_wrote_them(self):
-        a, b, c = self.three_with_files(credentials=True)
-        blocks = c.metric("larder_pieces")
-        self.assertGreater(blocks, 0)
-        drained = a.ctl("drain", "c", "--json", "--token", "0123456789abcdef")
-        self.assertEqual(drained.returncode, 0, drained.stderr + c.log().encode())
-        told = json.loads(drained.stdout)
-        self.assertTrue(told["ended"], told)
-        self.assertEqual(told["hand_over"]["reason"], "")
-        self.assertEqual(told["hand_over"]["handed_blocks"], blocks)
-        self.assertEqual(told["hand_over"]["left_blocks"], 0)
-        self.assertEqual(c.process.wait(PATIENCE_S), 0)
-        for node in (a, b):
-            self.sees(node, 2)
-        self.assertEqual(self.missing(b), [])
-        spaces = json.loads(a.ctl("namespaces", "--json", "--token", "0123456789abcdef").stdout)["namespaces"]
-        self.assertEqual({space["tenant"] for space in spaces}, {"t"})
-
-    def test_while_a_node_hands_over_slowly_it_is_read_and_says_how_far_it_is(self):
-        a, b, c = self.three_with_files("--hand-over-rate", "4MiB")
-        blocks = c.metric("larder_pieces")
-        drain = self.drain(a, c)
-        until(lambda: self.handed(c) > 0, "the first blocks handed over")
-        self.assertLess(self.handed(c), blocks)
-        while drain.poll() is None:
-            self.assertEqual(self.missing(b), [])
-        out, err = drain.communicate(timeout=PATIENCE_S)
-        self.assertEqual(drain.returncode, 0, err)
-        self.assertIn(f"c: {int(blocks)} of {int(blocks)} blocks handed over".encode(), out)
-        self.assertGreater(out.count(b" blocks handed over"), 1, out)
-        self.assertEqual(c.process.wait(PATIENCE_S), 0)
-        self.sees(b, 2)
-        self.assertEqual(self.missing(b), [])
-
-    def test_a_receiver_that_is_killed_ends_nobody(self):
-        a, b, c = self.three_with_files("--hand-over-rate", "2MiB")
-        drain = self.drain(a, c, "--json")
-        until(lambda: self.handed(c) > 0, "the first blocks handed over")
-        b.process.kill()
-        b.process.wait()
-        out, err = drain.communicate(timeout=PATIENCE_S)
-        self.assertEqual(drain.returncode, 0, err)
-        told = json.loads(out)["hand_over"]
-        self.assertIn("the others take no more: b: ", told["reason"])
-        self.assertGreater(told["left_blocks"], 0)
-        self.assertGreater(told["handed_blocks"], 0)
-        self.assertEqual(c.process.wait(PATIENCE_S), 0)
-        self.sees(a, 2)
-        self.missing(a)  # some are; none is wrong
-
-    def test_a_receiver_that_died_holds_up_no_clear_at_the_node_that_leaves(self):
-        a, b, c = self.three_with_files("--hand-over-rate", "1MiB")
-        space = json.loads(a.ctl("namespaces", "--json").stdout)["namespaces"][0]
-        drain = self.drain(a, c, "--json")
-        until(lambda: self.handed(c) > 3, "some blocks handed over")
-        b.process.kill()
-        b.process.wait()
-        done = a.ctl("--timeout", "8s", "clear", space["hex"], "--json")
-        unanswered = json.loads(done.stdout)["unanswered"]
-        self.assertEqual(len(unanswered), 1, unanswered)
-        self.assertIn(b.report["control"], unanswered[0])
-        drain.communicate(timeout=PATIENCE_S)
-        self.assertEqual(c.process.wait(PATIENCE_S), 0)
-        self.assertGreaterEqual(len(self.missing(a)), len(self.files) // 2)
-
-    def test_a_receiver_that_is_stopped_costs_the_budget_at_most(self):
-        a, b, c = self.three_with_files("--hand-over-budget", "2s")
-        for node in (a, b):
-            node.process.send_signal(signal.SIGSTOP)
-            self.addCleanup(node.process.send_signal, signal.SIGCONT)
-        drain = subprocess.run([CTL, "-e", c.report["data"], "--control", c.report["control"], "drain", "c", "--json"],
-                               env=CLEAN_ENV, capture_output=True, timeout=PATIENCE_S, check=False)
-        self.assertEqual(drain.returncode, 0, drain.stderr)
-        self.assertIn("the budget was over", json.loads(drain.stdout)["hand_over"]["reason"])
-        self.assertEqual(c.process.wait(PATIENCE_S), 0)
-
-    def test_sigterm_hands_over_when_it_is_told_to_and_gives_up_the_place(self):
-        a, b, c = self.three_with_files("--hand-over-on-stop", "true")
-        self.assertEqual(c.end(), 0)
-        self.assertIn("handed over", c.log())
-        for node in (a, b):
-            self.sees(node, 2)
-        self.assertEqual(self.missing(a), [])
-
-    def test_sigterm_of_itself_keeps_the_place_and_hands_over_nothing(self):
-        a, _, c = self.three_with_files(files=3)
-        self.assertEqual(c.end(), 0)
-        self.assertNotIn("handed over", c.log())
-        self.assertEqual(self.health(a)["table_nodes"], 3)
-
-    def test_the_last_node_has_nobody_to_give_to(self):
-        a = self.node("a")
-        self.assertEqual(a.ctl("put", "-", "--name", "one", stdin=b"bytes").returncode, 0)
-        drained = a.ctl("drain", a.report["node_id"], "--json")
-        self.assertEqual(drained.returncode, 0, drained.stderr)
-        told = json.loads(drained.stdout)["hand_over"]
-        self.assertEqual((told["left_blocks"], told["reason"]), (2, "no other node in the table takes blocks"))
-        self.assertEqual(a.process.wait(PATIENCE_S), 0)
-
-    def test_drain_names_a_node_that_is_there(self):
-        a = self.node("a")
-        refused = a.ctl("drain", "nobody")
-        self.assertEqual(refused.returncode, 1)
-        self.assertIn(b"no node nobody", refused.stderr)
-        a.process.send_signal(signal.SIGUSR1)  # a stray one: nobody asked for a drain
-        self.assertEqual(self.health(a)["status"], "ok")
-        self.sees(a, 1)
 
     def joined(self, *others):
         """A node c beside others, once all know it."""
